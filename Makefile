@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The front door. Everything is done by CMake and scripts/; see CMakePresets.json for other builds.
+
+BUILD_DIR   ?= build
+JOBS        ?= $(shell nproc)
+CMAKE_FLAGS ?=
+
+.DEFAULT_GOAL := build
+.PHONY: setup configure build demo test bench format lint clean help
+
+setup: ## install what is missing: packages, LibTorch
+	@scripts/setup.sh
+
+configure: setup
+	@cmake -S . -B $(BUILD_DIR) -G Ninja -D CMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
+
+build: configure ## library, command, tests and examples, in build/
+	@cmake --build $(BUILD_DIR) --parallel $(JOBS)
+
+demo: configure ## plain and checkpointed training, side by side
+	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target reprise_command
+	$(BUILD_DIR)/reprise compare digits
+	$(BUILD_DIR)/reprise train digits --steps 200 --log-every 50 --strategy plain
+	$(BUILD_DIR)/reprise train digits --steps 200 --log-every 50 --strategy checkpoint
+
+test: build ## all tests
+	@ctest --test-dir $(BUILD_DIR) --output-on-failure --parallel $(JOBS) \
+	  --output-log $(BUILD_DIR)/ctest.log
+
+bench: configure ## build the benches and run each
+	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target bench_programs
+	@set -e; for program in $(BUILD_DIR)/bench/bench_*; do \
+	  [ -x "$$program" ] && [ -f "$$program" ] || continue; \
+	  echo "== $$program"; "$$program"; done
+
+format: ## format the C++ files in place
+	@scripts/format.sh
+
+lint: ## formatting, layering and, where it is installed, cppcheck
+	@scripts/format.sh --check
+	@python3 scripts/check_layers.py
+	@if command -v cppcheck >/dev/null; then \
+	  cppcheck --quiet --language=c++ --std=c++20 --enable=warning,performance,portability \
+	    --suppress=missingInclude --suppress=missingIncludeSystem --inline-suppr \
+	    --error-exitcode=1 -I include -I src src workloads tools; fi
+
+clean: ## remove the build
+	@cmake -E rm -rf $(BUILD_DIR)
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Reads the version from include/reprise/version.h, the one place that holds it.
+
+function(reprise_read_version out_var)
+  set(header "${CMAKE_CURRENT_SOURCE_DIR}/include/reprise/version.h")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${header}")
+  file(READ "${header}" text)
+  set(version "")
+  foreach(part MAJOR MINOR PATCH)
+    if(NOT text MATCHES "#define REPRISE_VERSION_${part} ([0-9]+)")
+      message(FATAL_ERROR "REPRISE_VERSION_${part} is missing in ${header}")
+    endif()
+    list(APPEND version "${CMAKE_MATCH_1}")
+  endforeach()
+  list(JOIN version "." version)
+  if(NOT text MATCHES "#define REPRISE_VERSION \"${version}\"")
+    message(FATAL_ERROR "REPRISE_VERSION in ${header} is not \"${version}\", as its parts say")
+  endif()
+  set(${out_var} "${version}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <reprise/detail/bound_call.h>
+#include <reprise/detail/region.h>
+#include <reprise/export.h>
+
+#include <concepts>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+// checkpoint(): run a function without keeping what it saves for the backward pass, and run it
+// again when the backward pass asks. The C++ counterpart of torch.utils.checkpoint, by function
+// replay. Safe to call from several threads at once; the backward pass may run on another thread.
+
+namespace reprise {
+
+/// How replayed tensors are compared with what the forward pass had saved.
+enum class Determinism {
+  none,      ///< only that there are enough of them
+  metadata,  ///< their number, and each one's shape, dtype and device
+};
+
+/// Options of one region. Setters return the object, so that they chain.
+class REPRISE_API CheckpointOptions {
+ public:
+  /// Off: the function is simply called, and every activation is kept. Default: true.
+  CheckpointOptions& enabled(bool on) { return enabled_ = on, *this; }
+  bool enabled() const { return enabled_; }
+
+  /// A name for messages and reports. Default: empty; the region is then called by its number.
+  CheckpointOptions& name(std::string name) { return name_ = std::move(name), *this; }
+  const std::string& name() const { return name_; }
+
+  /// Replay random draws as they fell in the forward pass. The states of the default generators
+  /// (5 KB for the CPU's) and of every at::Generator among the arguments are kept with the region,
+  /// and put back after the replay. Turn it off only where nothing draws, or the gradients are
+  /// wrong. Default: true.
+  CheckpointOptions& preserve_rng(bool on) { return preserve_rng_ = on, *this; }
+  bool preserve_rng() const { return preserve_rng_; }
+
+  /// End the replay as soon as the last needed tensor is back, by an exception thrown through the
+  /// function. Functions declared noexcept are always run to their end. Turn it off for a function
+  /// whose later side effects the replay must reach. Default: true.
+  CheckpointOptions& early_stop(bool on) { return early_stop_ = on, *this; }
+  bool early_stop() const { return early_stop_; }
+
+  /// Default: Determinism::metadata.
+  CheckpointOptions& determinism(Determinism check) { return determinism_ = check, *this; }
+  Determinism determinism() const { return determinism_; }
+
+ private:
+  std::string name_;
+  bool enabled_ = true;
+  bool preserve_rng_ = true;
+  bool early_stop_ = true;
+  Determinism determinism_ = Determinism::metadata;
+};
+
+/// While one lives, anywhere in the process, every checkpoint() is a plain call. Guards may overlap
+/// and end in any order, on any thread.
+class REPRISE_API NoCheckpointGuard {
+ public:
+  NoCheckpointGuard();
+  ~NoCheckpointGuard();
+  NoCheckpointGuard(const NoCheckpointGuard&) = delete;
+  NoCheckpointGuard& operator=(const NoCheckpointGuard&) = delete;
+};
+
+/// Returns fn(args...), keeping only the arguments for the backward pass; there, fn is run again.
+///
+/// `fn` is anything that can be called with `args`, or a module: a holder, a shared_ptr or an
+/// AnyModule with forward(). It may return anything. `fn` and `args` are copied, as std::thread
+/// copies them: pass std::ref() for what must not be copied, and mind that what a lambda captures
+/// by reference must live until the backward pass. Tensors in the arguments, at any depth of
+/// nesting (see nested.h), are kept as autograd keeps saved tensors: changing one in place before
+/// the backward pass raises autograd's version error. Captured parameters get their gradients too.
+///
+/// The replay runs with the RNG state, autocast state, default dtype and thread count of the
+/// forward pass, and puts back what it found. `fn` must do the same work again: it must not depend
+/// on state that changes in between. With gradients off (NoGradGuard, InferenceMode), this is a
+/// plain call. Exceptions from `fn` propagate, in the forward pass and in the replay.
+///
+/// Throws RecomputeMismatch, from the backward pass, when the replay saves other tensors than the
+/// forward pass did, and Error when the autograd engine was replaced by another library.
+template <class F, class... Args>
+decltype(auto) checkpoint(const CheckpointOptions& options, F&& fn, Args&&... args) {
+  if (!detail::region_active(options)) {
+    return detail::call(std::forward<F>(fn), std::forward<Args>(args)...);
+  }
+  using Call = detail::BoundCall<F, Args...>;
+  auto call = std::make_shared<Call>(fn, args...);
+  detail::RegionScope region(options, call);
+  return call->first_call(std::forward<F>(fn), std::forward<Args>(args)...);
+}
+
+template <class F, class... Args>
+  requires(!std::derived_from<std::remove_cvref_t<F>, CheckpointOptions>)
+decltype(auto) checkpoint(F&& fn, Args&&... args) {
+  return checkpoint(CheckpointOptions(), std::forward<F>(fn), std::forward<Args>(args)...);
+}
+
+}  // namespace reprise

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <reprise/export.h>
+#include <reprise/hooks.h>
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+// The part of checkpoint() that needs no templates: a recorded call, and the scope around its
+// first run.
+
+namespace reprise {
+class CheckpointOptions;
+}
+
+namespace reprise::detail {
+
+/// A function with its arguments, able to run again. The tensors are taken out once, kept by the
+/// region as autograd keeps saved tensors, and handed back for each run.
+class REPRISE_API ReplayCall {
+ public:
+  virtual ~ReplayCall();
+
+  /// Moves every tensor out of the arguments into `tensors` (undefined ones too, to keep the order)
+  /// and copies every generator into `generators`.
+  virtual void take_arguments(std::vector<at::Tensor>& tensors,
+                              std::vector<at::Generator>& generators) = 0;
+
+  /// Calls the function with `tensors` put back where they were; drops the result.
+  virtual void run(const std::vector<at::Tensor>& tensors) = 0;
+
+  /// Whether no exception may be thrown through the function.
+  virtual bool is_noexcept() const = 0;
+};
+
+/// Whether a region would be recorded: not switched off, and gradients are on.
+REPRISE_API bool region_active(const CheckpointOptions& options);
+
+class Frame;
+
+/// Records everything that autograd saves on this thread, while it lives, as one region.
+class REPRISE_API RegionScope {
+ public:
+  RegionScope(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call);
+  ~RegionScope();
+  RegionScope(const RegionScope&) = delete;
+  RegionScope& operator=(const RegionScope&) = delete;
+
+ private:
+  std::shared_ptr<Frame> frame_;
+  HookScope hooks_;
+};
+
+}  // namespace reprise::detail

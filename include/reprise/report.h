@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <reprise/export.h>
+
+// Results as plain data, and how they are written: tables for people, JSON for programs. All bytes
+// are above the base (the live bytes before the step) unless they say otherwise. docs/command.md
+// describes the JSON field by field.
+
+namespace reprise {
+
+/// What one strategy of a comparison needed.
+struct StrategyRow {
+  std::string strategy;
+  int64_t peak_bytes = 0;                 ///< largest live bytes in a step
+  int64_t held_bytes = 0;                 ///< live bytes at the end of the forward pass
+  double memory_ratio = 1.0;              ///< peak_bytes over plain's
+  std::optional<int64_t> rss_peak_bytes;  ///< resident peak of the process, base included
+  double step_ms_median = 0;
+  double step_ms_min = 0;
+  double time_ratio = 1.0;  ///< ratio of medians over plain's
+  double samples_per_second = 0;
+  double loss = 0;                ///< of the last step
+  std::optional<double> quality;  ///< the workload's own measure, such as accuracy
+  bool grads_bit_equal = true;    ///< gradients, inputs' included, and outputs equal plain's
+  double max_abs_grad_diff = 0;
+  std::optional<int64_t> segments;                ///< number of checkpointed regions
+  std::optional<int64_t> longest_segment_layers;  ///< layers in the longest of them
+  int64_t recomputed_ops = 0;                     ///< operators run again in one step
+  double recomputed_ms = 0;                       ///< time of the replays of one step
+  int64_t offloaded_bytes = 0;
+  bool rng_preserved = true;  ///< the RNG stream after the step stands where plain leaves it
+  std::optional<int64_t> budget_bytes;
+  std::optional<int64_t> predicted_peak_bytes;
+  std::optional<double> predicted_step_ms;
+};
+
+/// Strategies side by side, measured in one run. The first row is plain.
+struct Comparison {
+  std::string workload;
+  std::string device;
+  std::string libtorch;
+  int64_t threads = 0;
+  int64_t parameters = 0;
+  int64_t base_bytes = 0;
+  int64_t steps = 0;
+  std::vector<StrategyRow> rows;
+};
+
+/// One logged step of a training run.
+struct TrainingStep {
+  int64_t step = 0;  ///< the first is 1
+  double loss = 0;   ///< before the step's update
+  int64_t peak_bytes = 0;
+  int64_t total_peak_bytes = 0;  ///< base included
+  double step_ms = 0;
+};
+
+/// A training run: what was asked, the logged steps, how it ended.
+struct Training {
+  std::string workload;
+  std::string strategy;
+  std::string device;
+  std::string libtorch;
+  int64_t threads = 0;
+  int64_t seed = 0;
+  int64_t parameters = 0;
+  std::optional<int64_t> max_steps;  ///< `--steps`
+  std::optional<double> until_loss;  ///< `--until-loss`
+  int64_t log_every = 0;
+  int64_t base_bytes = 0;  ///< before the last step
+  std::vector<TrainingStep> log;
+  int64_t steps = 0;  ///< steps taken
+  double loss = 0;    ///< of the last step
+  bool reached_loss = false;
+  std::optional<double> quality;
+  std::string quality_name;      ///< what `quality` measures; empty when there is none
+  int64_t peak_bytes = 0;        ///< largest of all steps
+  int64_t total_peak_bytes = 0;  ///< largest of all steps, base included
+  double seconds = 0;
+};
+
+/// JSON with a newline at the end. Numbers that are not finite are null.
+REPRISE_API std::string to_json(const Comparison& comparison);
+REPRISE_API std::string to_json(const Training& training);
+
+/// An aligned table with units, one line for each row, and two lines about the run above it.
+REPRISE_API std::string to_table(const Comparison& comparison);
+
+/// "1.50 MiB", "312 B": binary units, three significant digits or more.
+REPRISE_API std::string format_bytes(int64_t bytes);
+
+/// Writes `text` to `path` so that the file is either whole or as it was before: to a temporary
+/// file beside it, which then takes its name. A device or pipe, such as /dev/stdout, is written
+/// directly. Throws UsageError when the path cannot be written and Error when the write itself
+/// fails (a full disk); both name the path and the system's reason.
+REPRISE_API void write_file(const std::string& path, const std::string& text);
+
+/// Throws as write_file() would, where that can be known beforehand, and changes nothing: for a
+/// check before a long run.
+REPRISE_API void check_writable(const std::string& path);
+
+}  // namespace reprise

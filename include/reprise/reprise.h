@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// All of Reprise, in the order of the flow: capture, decide, execute, measure, report.
+
+#include <reprise/checkpoint.h>
+#include <reprise/equality.h>
+#include <reprise/error.h>
+#include <reprise/export.h>
+#include <reprise/hooks.h>
+#include <reprise/meter.h>
+#include <reprise/nested.h>
+#include <reprise/report.h>
+#include <reprise/segments.h>
+#include <reprise/sequential.h>
+#include <reprise/stats.h>
+#include <reprise/version.h>

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "checkpoint/collector.h"
+
+#include "torch/operator_observer.h"
+
+#include <utility>
+
+namespace reprise::detail {
+namespace {
+
+// The replayed graph keeps what it saves, too: the function may run a backward pass on it.
+class Replayed final : public PackedTensor {
+ public:
+  explicit Replayed(at::Tensor tensor) : tensor_(std::move(tensor)) {}
+  at::Tensor unpack() override { return tensor_; }
+
+ private:
+  const at::Tensor tensor_;
+};
+
+}  // namespace
+
+const char* ReplayDone::what() const noexcept {
+  return "reprise: the replay of a checkpointed region has all it needs (not an error; code that "
+         "catches it inside the region may let it pass)";
+}
+
+Collector::Collector(std::vector<std::shared_ptr<Slot>> wanted, int64_t task, bool check_shapes,
+                     bool stop)
+    : wanted_(std::move(wanted)), task_(task), check_shapes_(check_shapes), stop_(stop) {
+  for (std::size_t i = 0; i < wanted_.size(); ++i) {
+    if (wanted_[i]) needed_ = i + 1;
+  }
+}
+
+std::shared_ptr<PackedTensor> Collector::pack(const at::Tensor& tensor) {
+  // A detached copy: the tensor itself may be an output of the node that saves it, and own it.
+  auto kept = std::make_shared<Replayed>(tensor.detach());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::size_t index = count_++;
+  if (index < wanted_.size() && wanted_[index]) {
+    Slot& slot = *wanted_[index];
+    const TensorShape shape(tensor);
+    if (check_shapes_ && shape != slot.shape) {
+      if (mismatch_.empty()) {
+        mismatch_ = "saved tensor " + std::to_string(index) + " was " + slot.shape.str() +
+                    " in the forward pass and is " + shape.str() + " in the replay";
+      }
+    } else {
+      slot.value = kept->unpack();
+      slot.value_task = task_;
+    }
+  }
+  // An operator saves its arguments before its kernel runs, and a few kernels (rrelu_with_noise)
+  // fill one of them: then the replay goes on to the next saved tensor, or to the end.
+  if (stop_ && count_ >= needed_ && std::this_thread::get_id() == thread_ &&
+      (count_ > needed_ || !running_operator_fills_arguments())) {
+    stopped_ = true;
+    throw ReplayDone();
+  }
+  return kept;
+}
+
+}  // namespace reprise::detail

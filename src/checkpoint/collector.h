@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "checkpoint/slot.h"
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+// Receives the tensors that autograd saves while a region is replayed, and hands them, in order, to
+// the slots of the first run.
+
+namespace reprise::detail {
+
+/// Thrown through the replayed function when nothing more is needed from it.
+class ReplayDone final : public std::exception {
+ public:
+  const char* what() const noexcept override;
+};
+
+class Collector {
+ public:
+  /// `wanted[i]` is the slot for the i-th saved tensor, or null. With `stop`, the function is left
+  /// by ReplayDone once the last wanted slot is filled.
+  Collector(std::vector<std::shared_ptr<Slot>> wanted, int64_t task, bool check_shapes, bool stop);
+
+  /// The pack hook of the replay.
+  std::shared_ptr<PackedTensor> pack(const at::Tensor& tensor);
+
+  /// Whether the function was, or is being, left early.
+  bool stopped() const { return stopped_; }
+  /// How many tensors were saved.
+  std::size_t count() const { return count_; }
+  /// How many had to be saved for the last wanted slot to be filled.
+  std::size_t needed() const { return needed_; }
+  /// The first tensor that differs from what was saved, in words; empty if none does.
+  const std::string& mismatch() const { return mismatch_; }
+
+ private:
+  const std::vector<std::shared_ptr<Slot>> wanted_;
+  const int64_t task_;
+  const bool check_shapes_;
+  const bool stop_;
+  const std::thread::id thread_ = std::this_thread::get_id();
+  std::size_t needed_ = 0;
+
+  std::mutex mutex_;  // the function may save tensors on threads of its own
+  std::size_t count_ = 0;
+  bool stopped_ = false;
+  std::string mismatch_;
+};
+
+}  // namespace reprise::detail

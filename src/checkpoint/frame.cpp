@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "checkpoint/frame.h"
+
+#include "checkpoint/collector.h"
+#include "checkpoint/replay_clock.h"
+#include "checkpoint/slot.h"
+#include "torch/graph_task.h"
+
+#include <reprise/error.h>
+
+#include <c10/core/GradMode.h>
+
+#include <atomic>
+#include <sstream>
+#include <utility>
+
+namespace reprise::detail {
+namespace {
+
+std::atomic<int64_t> next_number{0};
+
+std::string tensors(std::size_t n) {
+  return std::to_string(n) + (n == 1 ? " tensor" : " tensors");
+}
+
+}  // namespace
+
+TensorShape::TensorShape(const at::Tensor& tensor)
+    : dtype(tensor.scalar_type()), device(tensor.device()) {
+  if (!tensor.is_nested()) sizes = tensor.sizes().vec();
+}
+
+std::string TensorShape::str() const {
+  std::ostringstream out;
+  out << c10::toString(dtype) << '[';
+  for (std::size_t i = 0; i < sizes.size(); ++i) out << (i ? ", " : "") << sizes[i];
+  out << "] on " << device;
+  return out.str();
+}
+
+Frame::Frame(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call)
+    : options_(options),
+      number_(next_number++),
+      call_(std::move(call)),
+      environment_(Environment::capture()) {
+  std::vector<at::Tensor> tensors;
+  std::vector<at::Generator> generators;
+  call_->take_arguments(tensors, generators);
+  arguments_.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) arguments_.emplace_back(tensor);
+  if (options_.preserve_rng()) rng_ = RngState::capture(generators);
+  count_region();
+}
+
+std::shared_ptr<PackedTensor> Frame::pack(const at::Tensor& tensor) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  auto slot = std::make_shared<Slot>(shared_from_this(), slots_.size(), tensor);
+  slots_.push_back(slot);
+  return slot;
+}
+
+void Frame::end_first_run() {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  first_run_ended_ = true;
+}
+
+at::Tensor Frame::unpack(Slot& slot) {
+  const std::shared_ptr<Frame> alive = shared_from_this();  // outlives the lock
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  slot.stamp.check();
+  const int64_t task = current_graph_task();
+  if (!slot.value.defined() || slot.value_task != task) replay(task, slot);
+  slot.unpacked_task = task;
+  return std::exchange(slot.value, at::Tensor());
+}
+
+void Frame::replay(int64_t task, const Slot& asked) {
+  // Every slot still alive wants its tensor, but for those that have had it in this backward pass
+  // and are asked again; outside a backward pass nobody but the asker does.
+  std::vector<std::shared_ptr<Slot>> wanted(slots_.size());
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    auto slot = slots_[i].lock();
+    const bool other = slot && task != kNoGraphTask && slot->unpacked_task != task;
+    if (slot && (other || slot.get() == &asked)) wanted[i] = std::move(slot);
+  }
+  const auto collector = std::make_shared<Collector>(
+      std::move(wanted), task, options_.determinism() != Determinism::none,
+      options_.early_stop() && !call_->is_noexcept());
+  try {
+    run_call(collector);
+    check(*collector);
+  } catch (...) {
+    drop_values(task);
+    throw;
+  }
+  // What this backward pass does not come to ask for (a partial gradient) must not outlive it.
+  if (task != kNoGraphTask) {
+    on_graph_task_end([frame = weak_from_this(), task] {
+      if (const auto alive = frame.lock()) alive->drop_values(task);
+    });
+  }
+}
+
+void Frame::run_call(const std::shared_ptr<Collector>& collector) {
+  // Unpacked first: the regions around this one may have to be replayed for them.
+  std::vector<at::Tensor> arguments;
+  arguments.reserve(arguments_.size());
+  for (const SavedTensor& argument : arguments_) arguments.push_back(argument.unpack());
+
+  const ReplayClock clock;
+  const c10::AutoGradMode with_grad(true);
+  const EnvironmentReplay environment(environment_);
+  std::optional<RngReplay> rng;
+  if (rng_) rng.emplace(*rng_);
+  const HookScope hooks([collector](const at::Tensor& tensor) { return collector->pack(tensor); });
+  try {
+    call_->run(arguments);
+  } catch (...) {
+    // Whatever comes out after the replay was stopped is ReplayDone, perhaps in other clothes:
+    // TorchScript and user code wrap exceptions that pass through them.
+    if (!collector->stopped()) throw;
+  }
+}
+
+void Frame::check(const Collector& collector) const {
+  const std::string hint =
+      "the function must do the same work each time it is run: look for state that changes between "
+      "the forward and the backward pass (counters, caches, global flags, train/eval), or keep "
+      "that part out of the region";
+  if (collector.count() < collector.needed()) {
+    throw RecomputeMismatch(label() + ": the forward pass saved " + tensors(slots_.size()) +
+                                ", the replay only " + std::to_string(collector.count()),
+                            hint);
+  }
+  if (first_run_ended_ && collector.count() > slots_.size() && !collector.stopped()) {
+    throw RecomputeMismatch(label() + ": the forward pass saved " + tensors(slots_.size()) +
+                                ", the replay " + std::to_string(collector.count()),
+                            hint);
+  }
+  if (!collector.mismatch().empty()) {
+    throw RecomputeMismatch(label() + ": " + collector.mismatch(), hint);
+  }
+}
+
+void Frame::drop_values(int64_t task) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  for (const auto& weak : slots_) {
+    const auto slot = weak.lock();
+    if (slot && slot->value_task == task) slot->value = at::Tensor();
+  }
+}
+
+std::string Frame::label() const {
+  return options_.name().empty() ? "checkpointed region #" + std::to_string(number_)
+                                 : "checkpointed region '" + options_.name() + "'";
+}
+
+}  // namespace reprise::detail

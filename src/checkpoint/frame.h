@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "torch/environment.h"
+#include "torch/rng.h"
+#include "torch/saved_tensor.h"
+
+#include <reprise/checkpoint.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+// One region: the call that made it, what it needs to run again, and a slot for each tensor that
+// autograd saved in it. A slot is empty until a backward pass asks; then the whole region is run
+// again, once for each backward pass, and fills every slot that is still wanted.
+//
+// Ownership: graph node -> Slot -> Frame -> arguments. The frame knows its slots only weakly, so it
+// dies with the graph. Thread-safe: one lock for each frame, held while it replays.
+
+namespace reprise::detail {
+
+class Collector;
+class Slot;
+
+/// What a replayed tensor must have in common with the one that was saved.
+struct TensorShape {
+  explicit TensorShape(const at::Tensor& tensor);
+  bool operator==(const TensorShape&) const = default;
+  std::string str() const;
+
+  std::vector<int64_t> sizes;
+  c10::ScalarType dtype;
+  c10::Device device;
+};
+
+class Frame : public std::enable_shared_from_this<Frame> {
+ public:
+  /// Takes the arguments out of `call` and captures what the replay must find again.
+  Frame(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call);
+
+  /// Makes a slot in the place of a tensor that the first run saves.
+  std::shared_ptr<PackedTensor> pack(const at::Tensor& tensor);
+
+  /// The first run is over (or was left by an exception): no more slots will come.
+  void end_first_run();
+
+  /// Brings a slot's tensor back, replaying the region if this backward pass has not done so.
+  at::Tensor unpack(Slot& slot);
+
+ private:
+  void replay(int64_t task, const Slot& asked);
+  void run_call(const std::shared_ptr<Collector>& collector);
+  void check(const Collector& collector) const;
+  void drop_values(int64_t task);
+  std::string label() const;
+
+  const CheckpointOptions options_;
+  const int64_t number_;
+  const std::shared_ptr<ReplayCall> call_;
+  const Environment environment_;
+  std::vector<SavedTensor> arguments_;
+  std::optional<RngState> rng_;
+
+  std::recursive_mutex mutex_;  // recursive: the function may run backward passes of its own
+  std::vector<std::weak_ptr<Slot>> slots_;
+  bool first_run_ended_ = false;
+};
+
+}  // namespace reprise::detail

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "torch/operator_observer.h"
+
+#include <chrono>
+
+// Feeds reprise/stats.h.
+
+namespace reprise::detail {
+
+/// A region was recorded.
+void count_region();
+
+/// Stands around one replay and counts it, its time and its operators; a replay inside another one
+/// (nested regions) is part of the outer one's time and operators.
+class ReplayClock {
+ public:
+  ReplayClock();
+  ~ReplayClock();
+  ReplayClock(const ReplayClock&) = delete;
+  ReplayClock& operator=(const ReplayClock&) = delete;
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const OperatorObserver operators_;
+};
+
+}  // namespace reprise::detail

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "checkpoint/frame.h"
+#include "torch/graph_task.h"
+#include "torch/saved_tensor.h"
+
+#include <reprise/hooks.h>
+
+namespace reprise::detail {
+
+/// What stands in the graph for one tensor saved in a region. Owned by the graph, holds its frame.
+class Slot final : public PackedTensor {
+ public:
+  Slot(std::shared_ptr<Frame> frame, std::size_t index, const at::Tensor& tensor)
+      : index(index), shape(tensor), stamp(tensor), frame_(std::move(frame)) {}
+
+  at::Tensor unpack() override { return frame_->unpack(*this); }
+
+  const std::size_t index;  // place in the order of saving
+  const TensorShape shape;
+  const VersionStamp stamp;
+
+  // Guarded by the frame's lock.
+  at::Tensor value;                      // the replayed tensor, until it is unpacked
+  int64_t value_task = kNoGraphTask;     // the backward pass that `value` was replayed for
+  int64_t unpacked_task = kNoGraphTask;  // the last backward pass that has had it
+
+ private:
+  const std::shared_ptr<Frame> frame_;
+};
+
+}  // namespace reprise::detail

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "checkpoint/replay_clock.h"
+
+#include <reprise/stats.h>
+
+#include <atomic>
+
+namespace reprise {
+namespace {
+
+// Since the start of the process; a counter remembers where they stood when it began.
+std::atomic<int64_t> regions{0};
+std::atomic<int64_t> replays{0};
+std::atomic<int64_t> operators{0};
+std::atomic<int64_t> nanoseconds{0};
+
+thread_local int replay_depth = 0;
+
+ReplayStats now() {
+  return {regions, replays, operators, static_cast<double>(nanoseconds) * 1e-6};
+}
+
+}  // namespace
+
+namespace detail {
+
+void count_region() { ++regions; }
+
+ReplayClock::ReplayClock() { ++replay_depth; }
+
+ReplayClock::~ReplayClock() {
+  ++replays;
+  if (--replay_depth > 0) return;
+  operators += operators_.count();
+  nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(
+                     std::chrono::steady_clock::now() - start_)
+                     .count();
+}
+
+}  // namespace detail
+
+ReplayCounter::ReplayCounter() : start_(now()) {}
+
+ReplayStats ReplayCounter::stats() const {
+  const ReplayStats end = now();
+  return {end.regions - start_.regions, end.replays - start_.replays,
+          end.operators - start_.operators, end.milliseconds - start_.milliseconds};
+}
+
+}  // namespace reprise

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <reprise/meter.h>
+
+// The counters behind the CPU meter: what an allocator hands out and takes back, from any thread,
+// without a lock. Relaxed order is enough, since no other data is published through them.
+
+namespace reprise::detail {
+
+class Counters {
+ public:
+  void add(int64_t bytes) {
+    raise_peak(live_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+    allocations_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  void subtract(int64_t bytes) {
+    live_.fetch_sub(bytes, std::memory_order_relaxed);
+    freed_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+  /// Makes the peak at least `bytes`.
+  void raise_peak(int64_t bytes) {
+    int64_t peak = peak_.load(std::memory_order_relaxed);
+    while (peak < bytes && !peak_.compare_exchange_weak(peak, bytes, std::memory_order_relaxed)) {
+    }
+  }
+
+  /// Starts a new peak at the present live bytes; returns the old one. An allocation that another
+  /// thread makes meanwhile is in the old peak, in the new one, or in both; never in neither.
+  int64_t reset_peak() {
+    const int64_t old = peak_.exchange(live(), std::memory_order_relaxed);
+    raise_peak(live());
+    return old;
+  }
+
+  int64_t live() const { return live_.load(std::memory_order_relaxed); }
+  int64_t peak() const { return peak_.load(std::memory_order_relaxed); }
+  int64_t allocations() const { return allocations_.load(std::memory_order_relaxed); }
+
+  MemoryStats stats() const {
+    MemoryStats stats;
+    stats.live = live();
+    stats.peak = peak();
+    stats.allocations = allocations();
+    stats.freed_total = freed_.load(std::memory_order_relaxed);
+    // Not counted apart: one atomic addition less on every allocation.
+    stats.allocated_total = stats.live + stats.freed_total;
+    return stats;
+  }
+
+ private:
+  // One cache line for all: every allocation touches most of them.
+  alignas(64) std::atomic<int64_t> live_{0};
+  std::atomic<int64_t> peak_{0};
+  std::atomic<int64_t> allocations_{0};
+  std::atomic<int64_t> freed_{0};
+};
+
+}  // namespace reprise::detail

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+
+#include <c10/core/Allocator.h>
+
+#include "meter/counters.h"
+
+// An allocator for the CPU that counts what it hands out and leaves the work to another one, its
+// base. Blocks keep the 64-byte alignment of LibTorch's own. Safe from any thread, as far as the
+// base is. REQUIRES: it and its base outlive every block that it handed out.
+
+namespace reprise::detail {
+
+class CountingAllocator final : public c10::Allocator {
+ public:
+  explicit CountingAllocator(c10::Allocator& base) : base_(base) {}
+  CountingAllocator(const CountingAllocator&) = delete;
+  CountingAllocator& operator=(const CountingAllocator&) = delete;
+
+  /// Throws what the base throws; nothing is counted then.
+  c10::DataPtr allocate(size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
+  void copy_data(void* to, const void* from, size_t bytes) const override;
+
+  Counters& counters() { return counters_; }
+  c10::Allocator& base() const { return base_; }
+
+  /// Says who frees the blocks that come to raw_deallocate() without being ours. LibTorch's binding
+  /// to oneDNN asks whatever allocator is in place, so a block from before we were set reaches us.
+  static void set_foreign_deleter(c10::DeleterFnPtr deleter);
+
+ private:
+  static void free_block(void* data);
+
+  c10::Allocator& base_;
+  Counters counters_;
+};
+
+}  // namespace reprise::detail

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reprise/report.h>
+
+#include <nlohmann/json.hpp>
+
+// Comparison and Training as JSON, in the order of docs/command.md. The library writes numbers that
+// are not finite as null. Fields are only ever added; one that changes its meaning raises `schema`.
+
+namespace reprise {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchema = 1;
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+// Names that come from the user (a path in a workload's name) may hold any bytes: the writer must
+// not throw on what is not UTF-8.
+std::string text_of(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json json_of(const StrategyRow& row) {
+  return {
+      {"strategy", row.strategy},
+      {"peak_bytes", row.peak_bytes},
+      {"held_bytes", row.held_bytes},
+      {"memory_ratio", row.memory_ratio},
+      {"rss_peak_bytes", or_null(row.rss_peak_bytes)},
+      {"step_ms_median", row.step_ms_median},
+      {"step_ms_min", row.step_ms_min},
+      {"time_ratio", row.time_ratio},
+      {"samples_per_second", row.samples_per_second},
+      {"loss", row.loss},
+      {"quality", or_null(row.quality)},
+      {"grads_bit_equal", row.grads_bit_equal},
+      {"max_abs_grad_diff", row.max_abs_grad_diff},
+      {"segments", or_null(row.segments)},
+      {"longest_segment_layers", or_null(row.longest_segment_layers)},
+      {"recomputed_ops", row.recomputed_ops},
+      {"recomputed_ms", row.recomputed_ms},
+      {"offloaded_bytes", row.offloaded_bytes},
+      {"rng_preserved", row.rng_preserved},
+      {"budget_bytes", or_null(row.budget_bytes)},
+      {"predicted_peak_bytes", or_null(row.predicted_peak_bytes)},
+      {"predicted_step_ms", or_null(row.predicted_step_ms)},
+  };
+}
+
+Json json_of(const TrainingStep& step) {
+  return {
+      {"step", step.step},
+      {"loss", step.loss},
+      {"peak_bytes", step.peak_bytes},
+      {"total_peak_bytes", step.total_peak_bytes},
+      {"step_ms", step.step_ms},
+  };
+}
+
+template <class Row>
+Json array_of(const std::vector<Row>& rows) {
+  Json array = Json::array();
+  for (const Row& row : rows) array.push_back(json_of(row));
+  return array;
+}
+
+}  // namespace
+
+std::string to_json(const Comparison& comparison) {
+  return text_of({
+      {"schema", kSchema},
+      {"workload", comparison.workload},
+      {"device", comparison.device},
+      {"libtorch", comparison.libtorch},
+      {"threads", comparison.threads},
+      {"parameters", comparison.parameters},
+      {"base_bytes", comparison.base_bytes},
+      {"steps", comparison.steps},
+      {"rows", array_of(comparison.rows)},
+  });
+}
+
+std::string to_json(const Training& training) {
+  return text_of({
+      {"schema", kSchema},
+      {"workload", training.workload},
+      {"strategy", training.strategy},
+      {"device", training.device},
+      {"libtorch", training.libtorch},
+      {"threads", training.threads},
+      {"seed", training.seed},
+      {"parameters", training.parameters},
+      {"max_steps", or_null(training.max_steps)},
+      {"until_loss", or_null(training.until_loss)},
+      {"log_every", training.log_every},
+      {"base_bytes", training.base_bytes},
+      {"log", array_of(training.log)},
+      {"steps", training.steps},
+      {"loss", training.loss},
+      {"reached_loss", training.reached_loss},
+      {"quality", or_null(training.quality)},
+      {"quality_name", training.quality_name.empty() ? Json(nullptr) : Json(training.quality_name)},
+      {"peak_bytes", training.peak_bytes},
+      {"total_peak_bytes", training.total_peak_bytes},
+      {"seconds", training.seconds},
+  });
+}
+
+}  // namespace reprise

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "torch/interpreter.h"
+
+#include <ATen/core/stack.h>
+
+namespace c10 {
+class OperatorHandle;
+}
+
+// Dispatch modes: a look at every operator that runs on this thread, below autograd and autocast,
+// before its kernel. Modes nest, ours and Python's in any order; each passes the operator on to the
+// next one out.
+
+namespace reprise::detail {
+
+class DispatchMode {
+ public:
+  virtual ~DispatchMode();
+
+  /// Called for each operator with its arguments on the stack; must leave its results there,
+  /// usually by `op.callBoxed(stack)`. This mode is off meanwhile, the modes around it are on.
+  virtual void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) = 0;
+};
+
+/// Puts a mode on this thread's stack of modes for its lifetime. The mode must outlive it, and
+/// whatever at::ThreadLocalState captured meanwhile.
+class DispatchModeScope {
+ public:
+  explicit DispatchModeScope(DispatchMode& mode);
+  ~DispatchModeScope();
+  DispatchModeScope(const DispatchModeScope&) = delete;
+  DispatchModeScope& operator=(const DispatchModeScope&) = delete;
+};
+
+/// What the interpreter table calls: runs the innermost mode with itself taken off the stack.
+void dispatch_to_innermost_mode(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+}  // namespace reprise::detail

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "torch/engine.h"
+
+#include "torch/interpreter.h"
+#include "torch/saved_hooks.h"
+
+#include <reprise/error.h>
+
+#include <ATen/SavedTensorHooks.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <atomic>
+#include <utility>
+
+namespace reprise::detail {
+namespace {
+
+using torch::autograd::Engine;
+
+// LibTorch changed how it owns nodes (shared_ptr, later intrusive_ptr); take the type from it.
+using NodePtr = decltype(torch::autograd::NodeTask::fn_);
+
+class HookEngine final : public Engine {
+ public:
+  explicit HookEngine(Engine& previous) : previous_(previous) {}
+  ~HookEngine() override { stop(); }
+
+  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    auto hooks = at::SavedTensorDefaultHooks::get_hooks();
+    if (!hooks || &hooks->first.pyinterpreter() != interpreter()) {
+      return previous_.get_default_saved_variable_hooks();
+    }
+    return make_saved_variable_hooks(std::move(hooks->first));
+  }
+
+  torch::autograd::variable_list execute(const torch::autograd::edge_list& roots,
+                                         const torch::autograd::variable_list& inputs,
+                                         bool keep_graph, bool create_graph, bool accumulate_grad,
+                                         const torch::autograd::edge_list& outputs) override {
+    return previous_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+  }
+
+  c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
+      const std::shared_ptr<torch::autograd::GraphTask>& graph_task, NodePtr graph_root,
+      torch::autograd::InputBuffer&& input_buffer) override {
+    return previous_.execute_with_graph_task(graph_task, std::move(graph_root),
+                                             std::move(input_buffer));
+  }
+
+  std::unique_ptr<torch::autograd::AnomalyMetadata> make_anomaly_metadata() override {
+    return previous_.make_anomaly_metadata();
+  }
+
+  void thread_on_exception(const std::shared_ptr<torch::autograd::GraphTask>& graph_task,
+                           const NodePtr& fn, std::exception& error) override {
+    previous_.thread_on_exception(graph_task, fn, error);
+  }
+
+  void thread_init(int device, const std::shared_ptr<torch::autograd::ReadyQueue>& ready_queue,
+                   bool should_increment) override {
+    previous_.thread_init(device, ready_queue, should_increment);
+  }
+
+#if __has_include(<torch/csrc/autograd/node_creation_hook.h>)
+  std::vector<std::unique_ptr<torch::autograd::NodeCreationHook>> get_node_creation_hooks()
+      override {
+    return previous_.get_node_creation_hooks();
+  }
+#endif
+
+ private:
+  Engine& previous_;
+};
+
+// Leaked on purpose, like LibTorch's own: a backward pass may still run while the process ends.
+std::atomic<HookEngine*> installed{nullptr};
+
+bool install() {
+  installed = new HookEngine(Engine::get_default_engine());
+  at::SavedTensorDefaultHooks::lazy_initialize();
+  torch::autograd::set_default_engine_stub([]() -> Engine& { return *installed.load(); });
+  return true;
+}
+
+}  // namespace
+
+void ensure_engine() {
+  [[maybe_unused]] static const bool once = install();
+  if (&Engine::get_default_engine() != installed.load()) {
+    throw Error("another library replaced LibTorch's autograd engine after Reprise was set up",
+                "load that library (in Python: import torch) before the first use of Reprise");
+  }
+}
+
+}  // namespace reprise::detail

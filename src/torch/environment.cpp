@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "torch/environment.h"
+
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/DefaultDtype.h>
+
+namespace reprise::detail {
+
+Environment Environment::capture() {
+  Environment now;
+  const auto add = [&](c10::DeviceType device) {
+    now.autocast_.push_back({device, at::autocast::is_autocast_enabled(device),
+                             at::autocast::get_autocast_dtype(device)});
+  };
+  add(c10::kCPU);
+  const auto accelerator = at::accelerator::getAccelerator();
+  if (accelerator && at::autocast::is_autocast_available(*accelerator)) add(*accelerator);
+  now.autocast_cache_ = at::autocast::is_autocast_cache_enabled();
+  now.default_dtype_ = c10::get_default_dtype_as_scalartype();
+  now.threads_ = at::get_num_threads();
+  return now;
+}
+
+void Environment::apply() const {
+  for (const Autocast& autocast : autocast_) {
+    at::autocast::set_autocast_enabled(autocast.device, autocast.enabled);
+    at::autocast::set_autocast_dtype(autocast.device, autocast.dtype);
+  }
+  at::autocast::set_autocast_cache_enabled(autocast_cache_);
+  // The next two are dear to set, and shared with other threads: touch them only if they differ.
+  if (c10::get_default_dtype_as_scalartype() != default_dtype_) {
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype_));
+  }
+  if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
+}
+
+EnvironmentReplay::EnvironmentReplay(const Environment& environment)
+    : before_(Environment::capture()) {
+  at::autocast::increment_nesting();
+  environment.apply();
+}
+
+EnvironmentReplay::~EnvironmentReplay() {
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  before_.apply();
+}
+
+}  // namespace reprise::detail

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "torch/rng.h"
+
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace reprise::detail {
+namespace {
+
+at::Tensor state_of(at::Generator generator) {
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+std::vector<at::Generator> default_generators() {
+  std::vector<at::Generator> generators{at::globalContext().defaultGenerator(c10::kCPU)};
+  if (const auto accelerator = at::accelerator::getAccelerator()) {
+    for (c10::DeviceIndex i = 0; i < at::accelerator::deviceCount(); ++i) {
+      generators.push_back(at::globalContext().defaultGenerator(c10::Device(*accelerator, i)));
+    }
+  }
+  return generators;
+}
+
+}  // namespace
+
+RngState RngState::capture(const std::vector<at::Generator>& others) {
+  std::vector<at::Generator> generators = default_generators();
+  for (const at::Generator& generator : others) {
+    const bool known = std::find(generators.begin(), generators.end(), generator) !=
+                       generators.end();
+    if (generator.defined() && !known) generators.push_back(generator);
+  }
+  RngState state;
+  for (const at::Generator& generator : generators) {
+    state.states_.emplace_back(generator, state_of(generator));
+  }
+  return state;
+}
+
+RngState RngState::recapture() const {
+  RngState now;
+  for (const auto& [generator, state] : states_) {
+    now.states_.emplace_back(generator, state_of(generator));
+  }
+  return now;
+}
+
+void RngState::restore() const {
+  for (const auto& [generator, state] : states_) {
+    at::Generator target = generator;
+    const std::lock_guard<std::mutex> lock(target.mutex());
+    target.set_state(state);
+  }
+}
+
+}  // namespace reprise::detail

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+// Random streams: captured before a piece of work, played again for its replay, put back after.
+
+namespace reprise::detail {
+
+/// The states of some generators at one moment.
+class RngState {
+ public:
+  /// The default generators of the CPU and of every device of the accelerator, if there is one
+  /// (work may move to any of them), and those in `others`.
+  static RngState capture(const std::vector<at::Generator>& others);
+
+  /// Captures the same generators again, now.
+  RngState recapture() const;
+
+  /// Puts the captured states into the generators.
+  void restore() const;
+
+ private:
+  std::vector<std::pair<at::Generator, at::Tensor>> states_;
+};
+
+/// Plays a captured stream again while it lives; then the stream goes on where it was.
+class RngReplay {
+ public:
+  explicit RngReplay(const RngState& state) : before_(state.recapture()) { state.restore(); }
+  ~RngReplay() { before_.restore(); }
+  RngReplay(const RngReplay&) = delete;
+  RngReplay& operator=(const RngReplay&) = delete;
+
+ private:
+  RngState before_;
+};
+
+}  // namespace reprise::detail

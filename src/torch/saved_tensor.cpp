@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "torch/saved_tensor.h"
+
+#include <torch/csrc/autograd/saved_variable.h>
+
+namespace reprise::detail {
+
+SavedTensor::SavedTensor(const at::Tensor& tensor) {
+  if (tensor.defined() && !tensor.is_inference()) {
+    saved_ = std::make_unique<torch::autograd::SavedVariable>(tensor, /*is_output=*/false);
+  } else {
+    plain_ = tensor;
+  }
+}
+
+SavedTensor::~SavedTensor() = default;
+SavedTensor::SavedTensor(SavedTensor&&) noexcept = default;
+
+at::Tensor SavedTensor::unpack() const { return saved_ ? saved_->unpack() : plain_; }
+
+VersionStamp::VersionStamp(const at::Tensor& tensor)
+    : counter_(tensor.unsafeGetTensorImpl()->version_counter()),
+      version_(counter_.current_version()) {}
+
+void VersionStamp::check() const {
+  TORCH_CHECK(counter_.current_version() == version_,
+              "one of the variables needed for gradient computation has been modified by an "
+              "inplace operation, after a checkpointed region saved it: it is at version ",
+              counter_.current_version(), "; expected version ", version_,
+              " instead.\nhint: change it after the backward pass, or out of place");
+}
+
+}  // namespace reprise::detail

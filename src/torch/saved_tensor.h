@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
+
+#include <memory>
+
+namespace torch::autograd {
+class SavedVariable;
+}
+
+// Tensors kept as autograd keeps them.
+
+namespace reprise::detail {
+
+/// A tensor kept for the backward pass: checked for in-place changes when it is unpacked, and
+/// itself seen by the saved-tensor hooks around it (so a region around this one drops it, too).
+class SavedTensor {
+ public:
+  explicit SavedTensor(const at::Tensor& tensor);
+  ~SavedTensor();
+  SavedTensor(SavedTensor&&) noexcept;
+  SavedTensor& operator=(SavedTensor&&) = delete;
+
+  /// The tensor, with its place in the graph. Throws c10::Error when it was changed in place.
+  at::Tensor unpack() const;
+
+ private:
+  at::Tensor plain_;  // what autograd would not save: undefined tensors, inference tensors
+  std::unique_ptr<torch::autograd::SavedVariable> saved_;
+};
+
+/// Remembers the version of a tensor without keeping its memory. Hooks switch autograd's own check
+/// off; this puts it back.
+class VersionStamp {
+ public:
+  explicit VersionStamp(const at::Tensor& tensor);
+
+  /// Throws c10::Error, as autograd does, when the tensor was changed in place since.
+  void check() const;
+
+ private:
+  c10::VariableVersion counter_;
+  uint32_t version_;
+};
+
+}  // namespace reprise::detail

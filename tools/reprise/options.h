@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "workloads/workload.h"
+
+// Options as they are typed, and their values. CLI11 only collects the texts: they are read here,
+// so that each bad one gets the same clear line, which names the option.
+
+namespace reprise::command {
+
+/// The options of one verb. Readers throw UsageError for a value that is not of their kind.
+class Options {
+ public:
+  explicit Options(CLI::App& verb) : verb_(verb) {}
+  Options(const Options&) = delete;
+  Options& operator=(const Options&) = delete;
+
+  /// `name` is "--steps", or "workload" for a positional; `value` names its value in the help.
+  void add(const std::string& name, const std::string& value, const std::string& help);
+
+  std::optional<std::string> text(const std::string& name) const;
+  std::optional<int64_t> whole(const std::string& name, int64_t least = 1,
+                               int64_t most = std::numeric_limits<int32_t>::max()) const;
+  std::optional<double> real(const std::string& name) const;
+  std::optional<double> positive_real(const std::string& name) const;
+  std::optional<std::vector<int64_t>> whole_list(const std::string& name) const;
+
+ private:
+  CLI::App& verb_;
+  std::map<std::string, std::string> texts_;  // CLI11 writes into these: they must not move
+};
+
+void add_json_option(Options& options);
+
+/// The workload and what may be set of it; --threads, --device, --seed; --json.
+void add_run_options(Options& options);
+
+/// Checks what can be checked before a long run (LibTorch's version, that --json can be written),
+/// sets threads and determinism, and makes the workload.
+std::unique_ptr<workloads::Workload> make_workload(const Options& options,
+                                                   std::optional<double> learning_rate = {});
+
+/// Writes the JSON if --json asks for it.
+void write_json(const Options& options, const std::string& json);
+
+}  // namespace reprise::command

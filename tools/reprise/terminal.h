@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+// What goes to stderr: errors, warnings, and one line of progress, which is only for a terminal.
+
+namespace reprise::command {
+
+/// "error: <what>" and, on a line of its own, "hint: <hint>". A message whose hint is part of it,
+/// as in reprise::Error, is given with an empty hint.
+void print_error(const std::string& what, const std::string& hint = "");
+
+/// One line that is written over and over, and wiped when the object goes. Silent where stderr is
+/// not a terminal.
+class ProgressLine {
+ public:
+  ProgressLine();
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void show(const std::string& text);
+
+ private:
+  bool visible_;
+  bool drawn_ = false;
+};
+
+}  // namespace reprise::command

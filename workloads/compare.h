@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <reprise/report.h>
+
+#include "workloads/workload.h"
+
+// Strategies side by side on one workload: the same weights, batches and seeds for each, their
+// results compared bit by bit with plain's, their bytes and times measured. Round robin, so that a
+// machine that slows down slows them all.
+
+namespace reprise::workloads {
+
+struct CompareOptions {
+  int64_t steps = 10;  ///< measured steps of each strategy
+  int64_t warmup = 1;  ///< unmeasured steps of each strategy before them
+  /// Told before each step: how many are done, of how many, and whose is next. Default: nobody.
+  std::function<void(int64_t done, int64_t total, const std::string& strategy)> progress;
+};
+
+/// Plain runs first, whether `strategies` names it or not. Weights are left as they were.
+/// Throws UsageError when a strategy does not fit, before anything runs, and Error when plain's
+/// loss is not a finite number.
+Comparison compare(Workload& workload, const std::vector<Strategy>& strategies,
+                   const CompareOptions& options = {});
+
+}  // namespace reprise::workloads

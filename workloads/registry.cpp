@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
+#include <reprise/error.h>
+
+#include "workloads/blocks.h"
+#include "workloads/digits.h"
+#include "workloads/words.h"
+#include "workloads/workload.h"
+
+// The workloads by name, each with the options it takes.
+
+namespace reprise::workloads {
+namespace {
+
+struct Entry {
+  std::string name;
+  std::vector<std::string> options;
+  std::unique_ptr<Workload> (*make)(const WorkloadOptions&);
+};
+
+template <class W>
+std::unique_ptr<Workload> make(const WorkloadOptions& options) {
+  return std::make_unique<W>(options);
+}
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> kEntries = {
+      {"digits", {"--hidden", "--dropout", "--data"}, make<Digits>},
+      {"blocks", {"--layers", "--width", "--context", "--batch", "--dropout"}, make<Blocks>},
+  };
+  return kEntries;
+}
+
+std::vector<std::string> given(const WorkloadOptions& options) {
+  std::vector<std::string> names;
+  if (options.layers) names.push_back("--layers");
+  if (options.width) names.push_back("--width");
+  if (options.context) names.push_back("--context");
+  if (options.batch) names.push_back("--batch");
+  if (options.hidden) names.push_back("--hidden");
+  if (options.dropout) names.push_back("--dropout");
+  if (options.data) names.push_back("--data");
+  return names;
+}
+
+const Entry& entry_of(const std::string& name) {
+  for (const Entry& entry : entries()) {
+    if (entry.name == name) return entry;
+  }
+  const std::vector<std::string> names = workload_names();
+  throw UsageError("unknown workload '" + name + "'",
+                   did_you_mean(name, names, "workloads: " + join(names)));
+}
+
+// An option that changes nothing would let its user believe that it did.
+void reject_unused(const Entry& entry, const WorkloadOptions& options) {
+  for (const std::string& name : given(options)) {
+    if (std::find(entry.options.begin(), entry.options.end(), name) == entry.options.end()) {
+      throw UsageError(name + " does nothing for the workload '" + entry.name + "'",
+                       "it takes " + join(entry.options));
+    }
+  }
+}
+
+void require_positive(const std::string& name, const std::vector<int64_t>& sizes) {
+  for (const int64_t size : sizes) {
+    if (size < 1) {
+      throw UsageError(name + ": sizes must be 1 or more, got " + std::to_string(size),
+                       "give whole numbers of 1 or more");
+    }
+  }
+}
+
+void check_values(const WorkloadOptions& options) {
+  const auto check = [](const char* name, const std::optional<int64_t>& size) {
+    if (size) require_positive(name, {*size});
+  };
+  check("--layers", options.layers);
+  check("--width", options.width);
+  check("--context", options.context);
+  check("--batch", options.batch);
+  if (options.hidden) require_positive("--hidden", *options.hidden);
+  // Written so that NaN fails as well.
+  if (options.dropout && !(*options.dropout >= 0 && *options.dropout < 1)) {
+    throw UsageError(
+        "--dropout: a probability from 0 up to, but not including, 1 is expected, got " +
+            std::to_string(*options.dropout),
+        "0.1 drops one value in ten");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> workload_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries()) names.push_back(entry.name);
+  return names;
+}
+
+std::string workload_summary() {
+  std::vector<std::string> parts;
+  for (const Entry& entry : entries()) {
+    parts.push_back(entry.name + " (" + join(entry.options) + ")");
+  }
+  return join(parts);
+}
+
+std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadOptions& options) {
+  const Entry& entry = entry_of(name);
+  reject_unused(entry, options);
+  check_values(options);
+  torch::manual_seed(static_cast<uint64_t>(options.seed));
+  return entry.make(options);
+}
+
+}  // namespace reprise::workloads

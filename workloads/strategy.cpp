@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "workloads/strategy.h"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include <reprise/checkpoint.h>
+#include <reprise/error.h>
+#include <reprise/sequential.h>
+
+#include "workloads/words.h"
+
+namespace reprise::workloads {
+namespace {
+
+using Parser = StrategyKind (*)(const std::string& text, const std::string& value);
+
+// A word of the grammar: how it is written in hints, and what reads the part after its colon.
+// A word without a parser stands alone.
+struct Word {
+  std::string name;
+  std::string usage;
+  StrategyKind alone;
+  Parser parse;
+};
+
+[[noreturn]] void bad_value(const std::string& text, const std::string& expected) {
+  throw UsageError("strategy '" + text + "': " + expected, strategy_grammar());
+}
+
+int64_t positive(const std::string& text, const std::string& value) {
+  const auto number = parse_whole(value, 1, std::numeric_limits<int64_t>::max());
+  if (!number) bad_value(text, "expected a whole number of 1 or more, got '" + value + "'");
+  return *number;
+}
+
+StrategyKind parse_range(const std::string& text, const std::string& value, std::size_t dash) {
+  const auto most = std::numeric_limits<int64_t>::max() - 1;
+  const auto first = parse_whole(value.substr(0, dash), 0, most);
+  const auto last = parse_whole(value.substr(dash + 1), 0, most);
+  if (!first || !last)
+    bad_value(text, "expected a range of layers such as 0-11, got '" + value + "'");
+  if (*first > *last) bad_value(text, "the range begins after its end");
+  return LayerRange{*first, *last};
+}
+
+StrategyKind parse_layers(const std::string& text, const std::string& value) {
+  const std::size_t dash = value.find('-');
+  if (dash != std::string::npos && dash > 0) return parse_range(text, value, dash);
+  CutAfter cut;
+  for (const std::string& part : split(value, ',')) {
+    const int64_t layer = positive(text, part);
+    if (!cut.layers.empty() && layer <= cut.layers.back()) {
+      bad_value(text, "boundaries must rise, but " + part + " follows " +
+                          std::to_string(cut.layers.back()));
+    }
+    cut.layers.push_back(layer);
+  }
+  return cut;
+}
+
+const std::vector<Word>& words() {
+  static const std::vector<Word> kWords = {
+      {"plain", "plain", Plain{}, nullptr},
+      {"checkpoint", "checkpoint", EachBlock{}, nullptr},
+      {"sequential",
+       "sequential:K",
+       {},
+       [](const std::string& text, const std::string& value) -> StrategyKind {
+         return BalancedSegments{positive(text, value)};
+       }},
+      {"segments",
+       "segments:S",
+       {},
+       [](const std::string& text, const std::string& value) -> StrategyKind {
+         return SizedSegments{positive(text, value)};
+       }},
+      {"layers", "layers:10,20,30 or layers:0-11", {}, parse_layers},
+      {"every",
+       "every:N",
+       {},
+       [](const std::string& text, const std::string& value) -> StrategyKind {
+         return EveryNth{positive(text, value)};
+       }},
+  };
+  return kWords;
+}
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> names;
+  for (const Word& word : words()) names.push_back(word.name);
+  return names;
+}
+
+bool is_number(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+std::string layers_of(int64_t layers) {
+  return std::to_string(layers) + (layers == 1 ? " layer" : " layers");
+}
+
+[[noreturn]] void does_not_fit(const Strategy& strategy, const std::string& problem, int64_t asked,
+                               int64_t layers) {
+  throw UsageError(
+      "strategy '" + strategy.text + "': " + problem + " " + std::to_string(asked) +
+          " of a workload of " + layers_of(layers),
+      "layers are counted from 0 to " + std::to_string(layers - 1) + "; " + strategy_grammar());
+}
+
+template <class... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+
+std::vector<Segment> single_layers(int64_t first, int64_t last, int64_t stride) {
+  std::vector<Segment> singles;
+  for (int64_t layer = first; layer <= last; layer += stride) singles.push_back({layer, layer + 1});
+  return singles;
+}
+
+// As in checkpoint_sequential(), the last segment is run plainly: its activations are needed as
+// soon as the backward pass begins.
+std::vector<Segment> balanced_regions(const Strategy& strategy, int64_t layers, int64_t segments) {
+  if (segments > layers)
+    does_not_fit(strategy, "cannot make as many segments as", segments, layers);
+  std::vector<Segment> all = balanced_segments(layers, segments);
+  all.pop_back();
+  return all;
+}
+
+}  // namespace
+
+const std::string& strategy_grammar() {
+  static const std::string kGrammar = [] {
+    std::vector<std::string> usages;
+    for (const Word& word : words()) usages.push_back(word.usage);
+    return "strategies: " + join(usages);
+  }();
+  return kGrammar;
+}
+
+Strategy parse_strategy(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  for (const Word& word : words()) {
+    if (word.name != name) continue;
+    const bool has_value = colon != std::string::npos;
+    if (!word.parse && has_value) bad_value(text, "'" + name + "' takes no number");
+    if (!word.parse) return {text, word.alone};
+    if (!has_value) bad_value(text, "a number is missing: " + word.usage);
+    return {text, word.parse(text, text.substr(colon + 1))};
+  }
+  throw UsageError(text.empty() ? "an empty strategy" : "unknown strategy '" + text + "'",
+                   did_you_mean(name, known_names(), strategy_grammar()));
+}
+
+std::vector<Strategy> parse_strategies(const std::string& text) {
+  std::vector<std::string> entries;
+  for (const std::string& part : split(text, ',')) {
+    const bool continues =
+        is_number(part) && !entries.empty() && entries.back().starts_with("layers:");
+    if (continues) {
+      entries.back() += "," + part;
+    } else {
+      entries.push_back(part);
+    }
+  }
+  std::vector<Strategy> strategies;
+  for (const std::string& entry : entries) strategies.push_back(parse_strategy(entry));
+  return strategies;
+}
+
+std::vector<Segment> regions(const Strategy& strategy, int64_t layers,
+                             const std::vector<Segment>& blocks) {
+  return std::visit(Overloaded{
+                        [&](const Plain&) { return std::vector<Segment>(); },
+                        [&](const EachBlock&) { return blocks; },
+                        [&](const BalancedSegments& kind) {
+                          return balanced_regions(strategy, layers, kind.segments);
+                        },
+                        [&](const SizedSegments& kind) { return make_segments(layers, kind.size); },
+                        [&](const CutAfter& kind) {
+                          const int64_t last = kind.layers.back();
+                          if (last >= layers)
+                            does_not_fit(strategy, "there is no layer to begin a segment at", last,
+                                         layers);
+                          return segments_at(layers, kind.layers);
+                        },
+                        [&](const LayerRange& kind) {
+                          if (kind.last >= layers) {
+                            does_not_fit(strategy, "there is no layer", kind.last, layers);
+                          }
+                          return single_layers(kind.first, kind.last, 1);
+                        },
+                        [&](const EveryNth& kind) {
+                          if (kind.n > layers)
+                            does_not_fit(strategy, "no layer is chosen by every", kind.n, layers);
+                          return single_layers(kind.n - 1, layers - 1, kind.n);
+                        },
+                    },
+                    strategy.kind);
+}
+
+at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,
+                      const std::vector<Segment>& blocks, at::Tensor x) {
+  const auto count = static_cast<int64_t>(layers.size());
+  const std::vector<Segment> checkpointed = regions(strategy, count, blocks);
+  const auto segmented = [&] { return checkpoint_segments(layers, checkpointed, std::move(x)); };
+  const auto singly = [&] {
+    auto next = checkpointed.begin();
+    for (int64_t i = 0; i < count; ++i) {
+      const bool chosen = next != checkpointed.end() && next->begin == i;
+      if (chosen) ++next;
+      x = chosen ? checkpoint(layers[i], x) : layers[i](x);
+    }
+    return std::move(x);
+  };
+  return std::visit(Overloaded{
+                        [&](const BalancedSegments& kind) {
+                          return checkpoint_sequential(layers, kind.segments, std::move(x));
+                        },
+                        [&](const EachBlock&) { return segmented(); },
+                        [&](const SizedSegments&) { return segmented(); },
+                        [&](const CutAfter&) { return segmented(); },
+                        [&](const Plain&) { return singly(); },
+                        [&](const LayerRange&) { return singly(); },
+                        [&](const EveryNth&) { return singly(); },
+                    },
+                    strategy.kind);
+}
+
+}  // namespace reprise::workloads

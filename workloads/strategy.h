@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <reprise/segments.h>
+
+#include <ATen/core/Tensor.h>
+
+// Strategies: the words by which the command, tests and benches say what is kept and what is run
+// again. A word comes in; out come the checkpointed regions of a row of layers, and the layers run
+// that way through the library's public functions.
+
+namespace reprise::workloads {
+
+/// One step of a chain: one tensor in, one out.
+using Layer = std::function<at::Tensor(const at::Tensor&)>;
+
+struct Plain {};      // plain
+struct EachBlock {};  // checkpoint
+struct BalancedSegments {
+  int64_t segments;
+};  // sequential:K
+struct SizedSegments {
+  int64_t size;
+};  // segments:S
+struct CutAfter {
+  std::vector<int64_t> layers;
+};  // layers:10,20,30
+struct LayerRange {
+  int64_t first, last;
+};  // layers:0-11, both included
+struct EveryNth {
+  int64_t n;
+};  // every:N
+
+using StrategyKind =
+    std::variant<Plain, EachBlock, BalancedSegments, SizedSegments, CutAfter, LayerRange, EveryNth>;
+
+struct Strategy {
+  std::string text;  ///< as it was written
+  StrategyKind kind;
+  bool is_plain() const { return std::holds_alternative<Plain>(kind); }
+};
+
+/// The whole grammar in one line, for hints and help.
+const std::string& strategy_grammar();
+
+/// Throws UsageError, with the nearest known word, for anything but a strategy.
+Strategy parse_strategy(const std::string& text);
+
+/// A list such as "plain,layers:10,20,30,every:2": commas followed by a bare number belong to the
+/// `layers:` before them. Throws UsageError as parse_strategy() does, and for an empty entry.
+std::vector<Strategy> parse_strategies(const std::string& text);
+
+/// The regions that are checkpointed, in order, when `layers` layers are run by `strategy`; layers
+/// outside them are plain. `blocks` is how EachBlock groups the layers. Throws UsageError, naming
+/// both numbers, when the strategy does not fit.
+std::vector<Segment> regions(const Strategy& strategy, int64_t layers,
+                             const std::vector<Segment>& blocks);
+
+/// Runs the layers one after the other on `x`, those in regions() by checkpointing.
+at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,
+                      const std::vector<Segment>& blocks, at::Tensor x);
+
+}  // namespace reprise::workloads

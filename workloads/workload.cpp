@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "workloads/workload.h"
+
+#include <utility>
+
+#include <reprise/error.h>
+
+namespace reprise::workloads {
+
+Workload::Workload(std::string name, WorkloadOptions options)
+    : name_(std::move(name)), options_(std::move(options)) {}
+
+std::vector<Segment> Workload::blocks() const {
+  return make_segments(static_cast<int64_t>(layers().size()), 1);
+}
+
+std::optional<Quality> Workload::quality() { return std::nullopt; }
+
+std::unique_ptr<torch::optim::Optimizer> Workload::make_optimizer() {
+  return std::make_unique<torch::optim::SGD>(module().parameters(), options_.learning_rate);
+}
+
+// The finaliser of splitmix64. Plain sums would make step 1 of seed 0 the step 0 of seed 1.
+uint64_t Workload::step_seed(int64_t step) const {
+  uint64_t x =
+      static_cast<uint64_t>(options_.seed) * 0x9e3779b97f4a7c15U + static_cast<uint64_t>(step) + 1;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31);
+}
+
+int64_t Workload::parameter_count() {
+  int64_t count = 0;
+  for (const torch::Tensor& parameter : module().parameters()) count += parameter.numel();
+  return count;
+}
+
+}  // namespace reprise::workloads

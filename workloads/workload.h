@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "workloads/strategy.h"
+
+// A workload is a model with its data: what the command trains and compares, and what tests and
+// benches run. Options come in; out come batches, and a loss for each, computed by any strategy.
+
+namespace reprise::workloads {
+
+/// What can be set from outside. Each workload takes only some of these, and rejects the others.
+struct WorkloadOptions {
+  std::optional<int64_t> layers;
+  std::optional<int64_t> width;
+  std::optional<int64_t> context;
+  std::optional<int64_t> batch;
+  std::optional<std::vector<int64_t>> hidden;
+  std::optional<double> dropout;
+  std::optional<std::string> data;  ///< path of the data file
+  double learning_rate = 0.01;
+  int64_t seed = 0;
+  torch::Device device = torch::kCPU;
+};
+
+struct Batch {
+  torch::Tensor input;   ///< its gradient is compared too where it requires one
+  torch::Tensor target;  ///< undefined where the workload needs none
+};
+
+struct ForwardResult {
+  torch::Tensor loss;
+  torch::Tensor output;
+};
+
+/// A workload's own measure of how well it does, such as its accuracy from 0 to 1.
+struct Quality {
+  std::string name;
+  double value = 0;
+};
+
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  Workload(const Workload&) = delete;
+  Workload& operator=(const Workload&) = delete;
+
+  const std::string& name() const { return name_; }
+  torch::Device device() const { return options_.device; }
+  int64_t seed() const { return options_.seed; }
+
+  virtual torch::nn::Module& module() = 0;
+
+  /// The finest chain of layers that strategies act upon; a model may have more around it.
+  virtual const std::vector<Layer>& layers() const = 0;
+
+  /// How the strategy `checkpoint` groups the layers. Default: each by itself.
+  virtual std::vector<Segment> blocks() const;
+
+  /// The batch of a step, counted from 0: a function of seed and step alone.
+  virtual Batch batch(int64_t step) = 0;
+  virtual int64_t samples_per_batch() const = 0;
+
+  virtual ForwardResult forward(const Strategy& strategy, const Batch& batch) = 0;
+
+  /// Of the present weights, without dropout. Default: none.
+  virtual std::optional<Quality> quality();
+
+  virtual std::unique_ptr<torch::optim::Optimizer> make_optimizer();
+
+  /// A seed for all that is random in one step, well apart from those of its neighbours.
+  uint64_t step_seed(int64_t step) const;
+
+  int64_t parameter_count();
+
+ protected:
+  Workload(std::string name, WorkloadOptions options);
+  const WorkloadOptions& options() const { return options_; }
+
+ private:
+  std::string name_;
+  WorkloadOptions options_;
+};
+
+std::vector<std::string> workload_names();
+
+/// One line for help: "digits (--hidden --dropout --data), blocks (...)".
+std::string workload_summary();
+
+/// Seeds LibTorch's generators from the options, so that equal options give equal weights. Throws
+/// UsageError for an unknown name, an option that the workload does not take, or a bad value.
+std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadOptions& options);
+
+/// "cpu", "cuda", "cuda:1". Throws UsageError for a device that is not there.
+torch::Device parse_device(const std::string& text);
+
+/// Waits until the device has done all that it was given.
+void synchronize(torch::Device device);
+
+}  // namespace reprise::workloads
