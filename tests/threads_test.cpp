@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/support.h"
+
+#include <barrier>
+#include <thread>
+
+namespace reprise::testing {
+namespace {
+
+Tensor wave(const Tensor& x) { return x.sin().exp().mul(x).tanh(); }
+
+TEST(Threads, ReplicasTrainAtOnceEachAsIfAlone) {
+  constexpr int kThreads = 4;
+  const auto train = [](uint64_t seed) {
+    const Tensor w = leaf({16, 16}, seed);
+    std::vector<Tensor> gradients;
+    for (int step = 0; step < 20; ++step) {
+      const auto layer = [&](const Tensor& t) { return checkpoint(wave, t.matmul(w)); };
+      const Tensor y = checkpoint(layer, checkpoint(layer, leaf({4, 16}, seed + step)));
+      gradients.push_back(torch::autograd::grad({y.sum()}, {w})[0]);
+    }
+    return gradients;
+  };
+  std::vector<std::vector<Tensor>> alone, together(kThreads);
+  for (int i = 0; i < kThreads; ++i) alone.push_back(train(i));
+  std::vector<std::thread> threads;
+  std::barrier start(kThreads);
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      start.arrive_and_wait();
+      together[i] = train(i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kThreads; ++i) EXPECT_TRUE(same_bits(alone[i], together[i]));
+}
+
+TEST(Threads, BackwardOnAnotherThread) {
+  const Tensor x = leaf({8});
+  const Tensor y = checkpoint(wave, x).sum();
+  std::thread([&] { y.backward(); }).join();
+  EXPECT_TRUE(same_bits({x.grad()}, torch::autograd::grad({wave(x).sum()}, {x})));
+}
+
+TEST(Threads, OneGraphWalkedByManyBackwardPassesAtOnce) {
+  const Tensor x = leaf({64});
+  const Tensor y = checkpoint([](const Tensor& t) { return checkpoint(wave, wave(t)); }, x).sum();
+  const auto expected = torch::autograd::grad({wave(wave(x)).sum()}, {x});
+  std::vector<std::thread> threads;
+  std::barrier start(4);
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      start.arrive_and_wait();
+      for (int k = 0; k < 20; ++k) {
+        EXPECT_TRUE(
+            same_bits(expected, torch::autograd::grad({y}, {x}, {}, /*retain_graph=*/true)));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Threads, ForwardInOneThreadWhileAnotherRunsBackward) {
+  const Tensor x = leaf({64});
+  const auto expected = torch::autograd::grad({wave(x).sum()}, {x});
+  std::atomic<bool> stop{false};
+  std::thread forward([&] {
+    while (!stop) checkpoint(wave, leaf({64}));
+  });
+  for (int k = 0; k < 100; ++k) {
+    EXPECT_TRUE(same_bits(expected, torch::autograd::grad({checkpoint(wave, x).sum()}, {x})));
+  }
+  stop = true;
+  forward.join();
+}
+
+}  // namespace
+}  // namespace reprise::testing
