@@ -26,8 +26,33 @@ function(reprise_setup_target target)
   endif()
 endfunction()
 
-# Gives a target the shared precompiled <torch/torch.h>. The library itself does without: its files
-# include little of LibTorch, and a missing include must show.
+# Does this file include <torch/torch.h>, itself or through headers of the project?
+function(reprise_includes_torch file out_var)
+  set(seen "${file}")
+  set(queue "${file}")
+  while(queue)
+    list(POP_FRONT queue current)
+    file(STRINGS "${current}" lines REGEX "^#include [<\"]")
+    foreach(line IN LISTS lines)
+      if(line MATCHES "<torch/(torch|script)\\.h>")
+        set(${out_var} TRUE PARENT_SCOPE)
+        return()
+      elseif(line MATCHES "\"(.+)\"")
+        set(header "${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1}")
+        if(EXISTS "${header}" AND NOT header IN_LIST seen)
+          list(APPEND seen "${header}")
+          list(APPEND queue "${header}")
+        endif()
+      endif()
+    endforeach()
+  endwhile()
+  set(${out_var} FALSE PARENT_SCOPE)
+endfunction()
+
+# Gives a target the shared precompiled <torch/torch.h>, for those of its files that include it:
+# the precompiled header costs a file some seconds, so the others do without. (An answer that an
+# edit has outdated until the next configure only costs time.) The library has no precompiled
+# header: its files include little of LibTorch, and a missing include must show.
 function(reprise_use_torch_pch target)
   if(NOT REPRISE_PCH)
     return()
@@ -43,6 +68,14 @@ function(reprise_use_torch_pch target)
     target_precompile_headers(reprise_pch PRIVATE <torch/torch.h>)
   endif()
   target_precompile_headers(${target} REUSE_FROM reprise_pch)
+
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    reprise_includes_torch("${source}" includes_torch)
+    if(NOT includes_torch)
+      set_source_files_properties("${source}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    endif()
+  endforeach()
 endfunction()
 
 # A program: one source or more, linked to the library and what else is named.

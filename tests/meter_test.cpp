@@ -61,6 +61,18 @@ TEST(MeterTest, parameters_count) {
   EXPECT_EQ(meter.live() - base, (10 * 20 + 20) * 4);
 }
 
+// Allocated before main(), and its successor freed after main().
+torch::Tensor static_tensor = bytes(123);
+
+TEST(MeterTest, tensors_in_static_objects_count) {
+  const Meter meter;
+  const int64_t with = meter.live();
+  static_tensor.reset();
+  EXPECT_EQ(with - meter.live(), 123);
+  static_tensor = bytes(123);
+  EXPECT_EQ(meter.live(), with);
+}
+
 TEST(MeterTest, zero_size_counts_nothing) {
   const Meter meter;
   const MemoryStats before = meter.stats();

@@ -30,20 +30,23 @@ TEST(Models, ThreeConvolutionBlock) {
 
 TEST(Models, SixLayerCnnInThreeSegmentsWithDropoutAndInPlaceRelu) {
   torch::manual_seed(1);
-  nn::Sequential net;
+  std::vector<nn::Sequential> layers;
+  nn::ModuleList net;
   for (int i = 0; i < 6; ++i) {
-    net->push_back(nn::Sequential(conv(i ? 8 : 3, 8), nn::ReLU(nn::ReLUOptions(true)),
-                                  nn::Dropout(0.1)));
+    layers.emplace_back(conv(i ? 8 : 3, 8), nn::ReLU(nn::ReLUOptions(true)), nn::Dropout(0.1));
+    net->push_back(layers.back());
   }
   const Tensor x = leaf({2, 3, 10, 10});
+  const auto plain = [&] {
+    Tensor y = x;
+    for (auto& layer : layers) y = layer->forward(y);
+    return y.square().sum();
+  };
   for (const bool last : {false, true}) {
-    expect_same(
-        *net, x, [&] { return net->forward(x).square().sum(); },
-        [&] {
-          return checkpoint_sequential(SequentialOptions().checkpoint_last(last), net, 3, x)
-              .square()
-              .sum();
-        });
+    expect_same(*net, x, plain, [&] {
+      const auto options = SequentialOptions().checkpoint_last(last);
+      return checkpoint_sequential(options, layers, 3, x).square().sum();
+    });
   }
 }
 
@@ -75,7 +78,10 @@ TEST(Models, LstmWithItsStateAndScaledDotProductAttention) {
       [&] { return checkpoint(f, x).square().sum(); });
 }
 
-TEST(Models, TorchScriptModule) {
+// In its first calls the profiling executor turns operators into differentiable graphs, which save
+// other tensors: a replay may see that, and must say so. Square shapes, so that only the operators
+// tell the tensors apart.
+TEST(Models, TorchScriptModuleEqualsPlainOnceItIsWarmAndNeverLiesBefore) {
   torch::jit::Module script("net");
   script.register_parameter("weight", leaf({6, 6}, 3).detach(), /*is_buffer=*/false);
   script.define(R"(
@@ -84,14 +90,21 @@ TEST(Models, TorchScriptModule) {
             x = torch.tanh(torch.mm(x, self.weight)).sin()
         return x
   )");
-  const Tensor x = leaf({4, 6});
+  const Tensor x = leaf({6, 6});
   std::vector<Tensor> leaves{x};
   for (const Tensor& parameter : script.parameters()) leaves.push_back(parameter);
   const auto f = [&](const Tensor& t) { return script.forward({t}).toTensor(); };
-  for (int iteration = 0; iteration < 4; ++iteration) {  // the profiling executor changes its graph
-    EXPECT_TRUE(same_bits(loss_and_gradients(leaves, [&] { return f(x).sum(); }),
-                          loss_and_gradients(leaves, [&] { return checkpoint(f, x).sum(); })));
+  bool equal = false;
+  for (int iteration = 0; iteration < 4; ++iteration) {
+    try {
+      const auto ours = loss_and_gradients(leaves, [&] { return checkpoint(f, x).sum(); });
+      EXPECT_TRUE(same_bits(loss_and_gradients(leaves, [&] { return f(x).sum(); }), ours));
+      equal = true;
+    } catch (const RecomputeMismatch&) {
+      equal = false;
+    }
   }
+  EXPECT_TRUE(equal);
 }
 
 TEST(Models, ChannelsLastComplexAndHalfPrecision) {
@@ -108,7 +121,7 @@ TEST(Models, ChannelsLastComplexAndHalfPrecision) {
   EXPECT_TRUE(same_bits(loss_and_gradients({z}, [&] { return g(z).sum(); }),
                         loss_and_gradients({z}, [&] { return checkpoint(g, z).sum(); })));
   const Tensor half = leaf({4, 4}).detach().to(at::kBFloat16).requires_grad_();
-  const auto h = [](const Tensor& t) { return t.matmul(t).gelu().softmax(-1); };
+  const auto h = [](const Tensor& t) { return at::gelu(t.matmul(t)).softmax(-1); };
   EXPECT_TRUE(same_bits(loss_and_gradients({half}, [&] { return h(half).square().sum(); }),
                         loss_and_gradients({half}, [&] { return checkpoint(h, half).square().sum(); })));
 }
@@ -120,7 +133,7 @@ TEST(Models, RandomDropoutsOfEveryKind) {
     y = at::feature_dropout(y.sin(), 0.2, true);
     y = at::alpha_dropout(y, 0.1, true).exp();
     y = at::rrelu(y - 1, 0.1, 0.3, true);
-    return y * at::rand_like(y) + at::randn({8}) * y.bernoulli();
+    return y * at::rand_like(y) + at::randn({8}) * y.sigmoid().bernoulli();
   };
   EXPECT_TRUE(same_bits(loss_and_gradients({x}, [&] { return f(x).sum(); }),
                         loss_and_gradients({x}, [&] { return checkpoint(f, x).sum(); })));

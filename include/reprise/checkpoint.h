@@ -20,7 +20,7 @@ namespace reprise {
 /// How replayed tensors are compared with what the forward pass had saved.
 enum class Determinism {
   none,      ///< only that there are enough of them
-  metadata,  ///< their number, and each one's shape, dtype and device
+  metadata,  ///< their number, and each one's shape, dtype, device and operator
 };
 
 /// Options of one region. Setters return the object, so that they chain.

@@ -25,7 +25,7 @@ class REPRISE_API UsageError : public Error {
 };
 
 /// A replay did not bring back what the forward pass had saved: another number of tensors, or a
-/// tensor of another shape, dtype or device.
+/// tensor of another shape, dtype or device, or from another operator.
 class REPRISE_API RecomputeMismatch : public Error {
  public:
   using Error::Error;

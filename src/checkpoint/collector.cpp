@@ -25,9 +25,9 @@ const char* ReplayDone::what() const noexcept {
          "catches it inside the region may let it pass)";
 }
 
-Collector::Collector(std::vector<std::shared_ptr<Slot>> wanted, int64_t task, bool check_shapes,
+Collector::Collector(std::vector<std::shared_ptr<Slot>> wanted, int64_t task, bool check_metadata,
                      bool stop)
-    : wanted_(std::move(wanted)), task_(task), check_shapes_(check_shapes), stop_(stop) {
+    : wanted_(std::move(wanted)), task_(task), check_metadata_(check_metadata), stop_(stop) {
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     if (wanted_[i]) needed_ = i + 1;
   }
@@ -40,11 +40,11 @@ std::shared_ptr<PackedTensor> Collector::pack(const at::Tensor& tensor) {
   const std::size_t index = count_++;
   if (index < wanted_.size() && wanted_[index]) {
     Slot& slot = *wanted_[index];
-    const TensorShape shape(tensor);
-    if (check_shapes_ && shape != slot.shape) {
+    const SavedMetadata metadata(tensor);
+    if (check_metadata_ && metadata != slot.metadata) {
       if (mismatch_.empty()) {
-        mismatch_ = "saved tensor " + std::to_string(index) + " was " + slot.shape.str() +
-                    " in the forward pass and is " + shape.str() + " in the replay";
+        mismatch_ = "saved tensor " + std::to_string(index) + " was " + slot.metadata.str() +
+                    " in the forward pass and is " + metadata.str() + " in the replay";
       }
     } else {
       slot.value = kept->unpack();

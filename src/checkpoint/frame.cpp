@@ -11,7 +11,6 @@
 #include <c10/core/GradMode.h>
 
 #include <atomic>
-#include <sstream>
 #include <utility>
 
 namespace reprise::detail {
@@ -24,19 +23,6 @@ std::string tensors(std::size_t n) {
 }
 
 }  // namespace
-
-TensorShape::TensorShape(const at::Tensor& tensor)
-    : dtype(tensor.scalar_type()), device(tensor.device()) {
-  if (!tensor.is_nested()) sizes = tensor.sizes().vec();
-}
-
-std::string TensorShape::str() const {
-  std::ostringstream out;
-  out << c10::toString(dtype) << '[';
-  for (std::size_t i = 0; i < sizes.size(); ++i) out << (i ? ", " : "") << sizes[i];
-  out << "] on " << device;
-  return out.str();
-}
 
 Frame::Frame(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call)
     : options_(options),
@@ -125,8 +111,8 @@ void Frame::run_call(const std::shared_ptr<Collector>& collector) {
 void Frame::check(const Collector& collector) const {
   const std::string hint =
       "the function must do the same work each time it is run: look for state that changes between "
-      "the forward and the backward pass (counters, caches, global flags, train/eval), or keep "
-      "that part out of the region";
+      "the forward and the backward pass (counters, caches, global flags, train/eval, a TorchScript "
+      "module still being optimised in its first calls), or keep that part out of the region";
   if (collector.count() < collector.needed()) {
     throw RecomputeMismatch(label() + ": the forward pass saved " + tensors(slots_.size()) +
                                 ", the replay only " + std::to_string(collector.count()),

@@ -25,17 +25,6 @@ namespace reprise::detail {
 class Collector;
 class Slot;
 
-/// What a replayed tensor must have in common with the one that was saved.
-struct TensorShape {
-  explicit TensorShape(const at::Tensor& tensor);
-  bool operator==(const TensorShape&) const = default;
-  std::string str() const;
-
-  std::vector<int64_t> sizes;
-  c10::ScalarType dtype;
-  c10::Device device;
-};
-
 class Frame : public std::enable_shared_from_this<Frame> {
  public:
   /// Takes the arguments out of `call` and captures what the replay must find again.

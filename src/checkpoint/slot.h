@@ -13,12 +13,12 @@ namespace reprise::detail {
 class Slot final : public PackedTensor {
  public:
   Slot(std::shared_ptr<Frame> frame, std::size_t index, const at::Tensor& tensor)
-      : index(index), shape(tensor), stamp(tensor), frame_(std::move(frame)) {}
+      : index(index), metadata(tensor), stamp(tensor), frame_(std::move(frame)) {}
 
   at::Tensor unpack() override { return frame_->unpack(*this); }
 
   const std::size_t index;  // place in the order of saving
-  const TensorShape shape;
+  const SavedMetadata metadata;
   const VersionStamp stamp;
 
   // Guarded by the frame's lock.

@@ -37,7 +37,7 @@ Header* header_of(void* data) {
 
 // What lies in front of a foreign block is not ours to read, though mapped: malloc's blocks that
 // are aligned to 64 bytes begin at least 64 bytes into its heap.
-__attribute__((no_sanitize("address"))) bool is_ours(void* data) {
+__attribute__((no_sanitize("address", "thread"))) bool is_ours(void* data) {
   return header_of(data)->tag == tag_of(data);
 }
 

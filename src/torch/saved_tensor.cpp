@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "torch/saved_tensor.h"
 
+#include <c10/util/Type.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
+
+#include <sstream>
 
 namespace reprise::detail {
 
@@ -28,6 +32,24 @@ void VersionStamp::check() const {
               "inplace operation, after a checkpointed region saved it: it is at version ",
               counter_.current_version(), "; expected version ", version_,
               " instead.\nhint: change it after the backward pass, or out of place");
+}
+
+SavedMetadata::SavedMetadata(const at::Tensor& tensor)
+    : dtype(tensor.scalar_type()), device(tensor.device()), maker(nullptr) {
+  if (!tensor.is_nested()) sizes = tensor.sizes().vec();
+  if (const auto node = tensor.grad_fn()) maker = &typeid(*node);
+}
+
+std::string SavedMetadata::str() const {
+  std::ostringstream out;
+  out << c10::toString(dtype) << '[';
+  for (std::size_t i = 0; i < sizes.size(); ++i) out << (i ? ", " : "") << sizes[i];
+  out << "] on " << device;
+  if (maker) {
+    const std::string type = c10::demangle(maker->name());
+    out << " from " << type.substr(type.rfind(':') + 1);
+  }
+  return out.str();
 }
 
 }  // namespace reprise::detail

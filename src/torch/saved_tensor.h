@@ -5,6 +5,9 @@
 #include <c10/core/TensorImpl.h>
 
 #include <memory>
+#include <string>
+#include <typeinfo>
+#include <vector>
 
 namespace torch::autograd {
 class SavedVariable;
@@ -43,6 +46,21 @@ class VersionStamp {
  private:
   c10::VariableVersion counter_;
   uint32_t version_;
+};
+
+/// What two runs of the same work must agree on for a tensor that autograd saves: shape, dtype,
+/// device, and which operator made it. (Shapes alone would let tensors of one size change places.)
+struct SavedMetadata {
+  explicit SavedMetadata(const at::Tensor& tensor);
+  bool operator==(const SavedMetadata&) const = default;
+
+  /// "Float[4, 8] on cpu from SinBackward0"
+  std::string str() const;
+
+  std::vector<int64_t> sizes;  // empty for nested tensors, which have none
+  c10::ScalarType dtype;
+  c10::Device device;
+  const std::type_info* maker;  // type of its autograd node, null for leaves
 };
 
 }  // namespace reprise::detail

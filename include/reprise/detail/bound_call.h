@@ -45,10 +45,11 @@ decltype(auto) call(F&& fn, Args&&... args) {
   static_assert(Callable<F, Args...>,
                 "reprise: the function cannot be called with these arguments, and is no module "
                 "whose forward() takes them");
-  if constexpr (Invocable<F, Args...>) {
-    return std::invoke(std::forward<F>(fn), std::forward<Args>(args)...);
-  } else if constexpr (PointsToModule<F, Args...>) {
+  // Holders come first: they claim to be callable even where their operator() does not compile.
+  if constexpr (PointsToModule<F, Args...>) {
     return fn->forward(std::forward<Args>(args)...);
+  } else if constexpr (Invocable<F, Args...>) {
+    return std::invoke(std::forward<F>(fn), std::forward<Args>(args)...);
   } else if constexpr (IsModule<F, Args...>) {
     return fn.forward(std::forward<Args>(args)...);
   } else {
@@ -135,8 +136,8 @@ class BoundCall final : public ReplayCall {
   using Function = Kept<F>;
   using Tuple = std::tuple<typename Kept<Args>::Type...>;
   static constexpr bool kConstCallable =
-      Invocable<const typename Function::Type&, decltype(Kept<Args>::pass(
-                                                    std::declval<typename Kept<Args>::Type&>()))...>;
+      Callable<const typename Function::Type&,
+               decltype(Kept<Args>::pass(std::declval<typename Kept<Args>::Type&>()))...>;
 
  public:
   explicit BoundCall(std::remove_reference_t<F>& fn, std::remove_reference_t<Args>&... args)
