@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cstdlib>
+#include <regex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+
+#include "tests/temp_folder.h"
+
+// The built command, run as a process: results, exit codes, and one clear line for each mistake.
+
+namespace reprise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+using tests::TempFolder;
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+// `arguments` are words for the shell; `environment` is such as "NAME=value".
+Outcome run(const std::string& arguments, const std::string& environment = "") {
+  const TempFolder folder;
+  const std::string line = environment + " '" + REPRISE_COMMAND + "' " + arguments + " >'" +
+                           folder.path("out") + "' 2>'" + folder.path("err") + "' </dev/null";
+  const int status = std::system(line.c_str());
+  Outcome outcome;
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  outcome.out = tests::read_file(folder.path("out"));
+  outcome.err = tests::read_file(folder.path("err"));
+  return outcome;
+}
+
+struct Mistake {
+  std::string arguments;
+  int code;
+  std::string complaint;
+};
+
+// Two lines, "error: ..." and "hint: ...", and nothing on stdout.
+void expect_rejected(const Mistake& mistake, const std::string& environment = "") {
+  SCOPED_TRACE("reprise " + mistake.arguments);
+  const Outcome outcome = run(mistake.arguments, environment);
+  EXPECT_EQ(outcome.code, mistake.code) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, StartsWith("error: "));
+  EXPECT_THAT(outcome.err, HasSubstr(mistake.complaint));
+  EXPECT_THAT(outcome.err, HasSubstr("\nhint: "));
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 2) << outcome.err;
+}
+
+TEST(Command, rejects_unknown_verbs_workloads_options_and_strategies_with_the_nearest) {
+  for (const Mistake& mistake : std::vector<Mistake>{
+           {"", 2, "a verb is missing"},
+           {"trian digits", 2, "unknown verb 'trian'\nhint: did you mean 'train'?"},
+           {"--stpes 3", 2, "unknown option '--stpes'"},
+           {"compare", 2, "a workload is missing"},
+           {"compare digit", 2, "unknown workload 'digit'\nhint: did you mean 'digits'?"},
+           {"compare digits --stpes 3", 2,
+            "unknown option '--stpes'\nhint: did you mean '--steps'?"},
+           {"compare digits --stpes=3", 2, "unknown option '--stpes'"},
+           {"compare digits blocks", 2, "unexpected argument 'blocks'"},
+           {"compare digits --steps", 2, "--steps"},
+           {"compare digits --strategies plain,chekpoint", 2, "did you mean 'checkpoint'?"},
+           {"train blocks --strategy segments:0", 2, "'segments:0'"},
+           {"train blocks --strategy sequential:9 --steps 1", 2, "9 of a workload of 5 layers"},
+           {"compare digits --layers 3", 2, "--layers does nothing"},
+           {"doctor --steps 3", 2, "unknown option '--steps'"},
+       }) {
+    expect_rejected(mistake);
+  }
+}
+
+TEST(Command, rejects_numbers_that_are_none_by_the_name_of_the_option) {
+  for (const Mistake& mistake : std::vector<Mistake>{
+           {"compare blocks --width 0", 2, "--width: '0'"},
+           {"compare blocks --layers -3", 2, "--layers: '-3'"},
+           {"compare blocks --batch twelve", 2, "--batch: 'twelve'"},
+           {"compare blocks --context nan", 2, "--context: 'nan'"},
+           {"compare blocks --width 1.5", 2, "--width: '1.5'"},
+           {"compare blocks --width ''", 2, "--width: ''"},
+           {"compare blocks --steps 99999999999999999999", 2, "--steps: '99999999999999999999'"},
+           {"compare digits --hidden 256,0", 2, "--hidden: '0'"},
+           {"compare digits --hidden 256", 2, "--hidden: two sizes"},
+           {"compare digits --dropout 1", 2, "--dropout: a probability"},
+           {"compare digits --dropout nan", 2, "--dropout: 'nan'"},
+           {"compare digits --seed -1", 2, "--seed: '-1'"},
+           {"compare digits --threads 0", 2, "--threads: '0'"},
+           {"compare digits --device gpu", 2, "--device: 'gpu'"},
+           {"train digits --until-loss 0", 2, "--until-loss: '0'"},
+           {"train digits --until-loss inf", 2, "--until-loss: 'inf'"},
+           {"train digits --log-every 0", 2, "--log-every: '0'"},
+           {"train digits --steps 0", 2, "--steps: '0'"},
+       }) {
+    expect_rejected(mistake);
+  }
+}
+
+TEST(Command, rejects_data_files_that_are_missing_truncated_or_corrupt) {
+  const TempFolder folder;
+  const std::string whole =
+      tests::read_file(std::string(REPRISE_SOURCE_DIR) + "/data/digits.csv.gz");
+  const std::string cut = folder.write("cut.csv.gz", whole.substr(0, 5000));
+  const std::string corrupt = folder.write("corrupt.csv", "1,2,three\n");
+  expect_rejected({"compare digits --data /nowhere.gz", 2, "'/nowhere.gz'"});
+  expect_rejected({"compare digits --data " + cut, 1, "is truncated"});
+  expect_rejected({"train digits --data " + corrupt, 1, "row 1"});
+  expect_rejected({"compare digits", 2, folder.path("none")},
+                  "REPRISE_DATA_DIR=" + folder.path("none"));
+}
+
+TEST(Command, rejects_a_json_path_that_cannot_be_written_before_it_runs) {
+  const TempFolder folder;
+  expect_rejected({"compare digits --json " + folder.path("missing/r.json"), 2, "No such file"});
+  expect_rejected({"train digits --json " + folder.path(""), 2, "it is a folder"});
+  EXPECT_EQ(folder.entries(), 0);
+}
+
+TEST(Command, fails_with_one_error_when_training_diverges) {
+  const TempFolder folder;
+  const Outcome outcome = run("train blocks --width 4 --steps 100 --learning-rate 1e30 --json " +
+                              folder.path("r.json"));
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, AllOf(StartsWith("error: the loss is "), HasSubstr("\nhint: ")));
+  EXPECT_EQ(folder.entries(), 0) << "nothing half-written";
+}
+
+TEST(Command, notices_a_stdout_that_is_full) {
+  const Outcome outcome = run("compare blocks --width 4 --steps 1 >/dev/full #");
+  EXPECT_NE(outcome.code, 0);
+}
+
+TEST(Command, compare_prints_a_table_and_writes_the_same_as_json) {
+  const TempFolder folder;
+  const Outcome outcome =
+      run("compare blocks --width 16 --steps 2 --strategies checkpoint,layers:2,4,every:2 --json " +
+          folder.path("r.json"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "") << "no progress where stderr is no terminal";
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("\nplain "), HasSubstr("\ncheckpoint "),
+                                 HasSubstr("\nlayers:2,4 "), HasSubstr("bit-identical")));
+  const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));
+  EXPECT_EQ(json["workload"], "blocks");
+  EXPECT_EQ(json["steps"], 2);
+  ASSERT_EQ(json["rows"].size(), 4);
+  EXPECT_EQ(json["rows"][3]["segments"], 2);
+  EXPECT_EQ(json["rows"][3]["grads_bit_equal"], true);
+  EXPECT_EQ(folder.entries(), 1);
+}
+
+TEST(Command, compare_digits_is_plain_and_checkpoint_by_default) {
+  const Outcome outcome = run("compare digits --hidden 16,16,16 --steps 2 --threads 1");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("1 thread,"), HasSubstr("\nplain "), HasSubstr("\ncheckpoint ")));
+}
+
+TEST(Command, train_prints_the_same_losses_under_both_strategies) {
+  const std::string common = "train digits --hidden 32,32,32 --steps 20 --log-every 5 --strategy ";
+  const auto losses = [&](const std::string& strategy) {
+    const Outcome outcome = run(common + strategy);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    std::string found;
+    const std::regex loss("step +([0-9]+)/20 \\| loss ([0-9.e+-]+)");
+    for (std::sregex_iterator it(outcome.out.begin(), outcome.out.end(), loss), end; it != end;
+         ++it) {
+      found += it->str(1) + " " + it->str(2) + "\n";
+    }
+    EXPECT_THAT(outcome.out, HasSubstr("accuracy "));
+    return found;
+  };
+  const std::string plain = losses("plain");
+  EXPECT_EQ(std::count(plain.begin(), plain.end(), '\n'), 5) << plain;
+  EXPECT_EQ(losses("checkpoint"), plain);
+}
+
+TEST(Command, train_writes_json) {
+  const TempFolder folder;
+  const Outcome outcome = run("train digits --hidden 16,16 --steps 3 --until-loss 0.001 --json " +
+                              folder.path("r.json"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("0.001 was not reached"));
+  const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));
+  EXPECT_EQ(json["steps"], 3);
+  EXPECT_EQ(json["max_steps"], 3);
+  EXPECT_EQ(json["log"].size(), 2);
+  EXPECT_EQ(json["quality_name"], "accuracy");
+}
+
+TEST(Command, doctor_finds_everything_and_says_so) {
+  const TempFolder folder;
+  const Outcome outcome = run("doctor --json " + folder.path("r.json"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("LibTorch"), HasSubstr("libtorch"),
+                                 HasSubstr("1797 rows"), ContainsRegex("missing +nothing")));
+  const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));
+  EXPECT_EQ(json["digits_rows"], 1797);
+  EXPECT_EQ(json["allocator_counted"], true);
+  EXPECT_TRUE(json["missing"].empty());
+}
+
+TEST(Command, doctor_names_what_is_missing) {
+  const Outcome outcome = run("doctor", "REPRISE_METER=0 REPRISE_DATA_DIR=/nowhere");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("not counted"));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("/nowhere"), HasSubstr("REPRISE_METER")));
+}
+
+TEST(Command, prints_help_and_version) {
+  const Outcome help = run("--help");
+  EXPECT_EQ(help.code, 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("train"), HasSubstr("compare"), HasSubstr("doctor")));
+  const Outcome verb = run("compare --help");
+  EXPECT_EQ(verb.code, 0);
+  EXPECT_THAT(verb.out,
+              AllOf(HasSubstr("--strategies"), HasSubstr("every:N"), HasSubstr("digits")));
+  EXPECT_THAT(run("--version").out, StartsWith("reprise "));
+}
+
+TEST(Command, writes_no_escape_codes_where_nobody_looks) {
+  EXPECT_THAT(run("trian").err, Not(HasSubstr("\033")));
+}
+
+}  // namespace
+}  // namespace reprise
