@@ -41,6 +41,12 @@ RngState RngState::capture(const std::vector<at::Generator>& others) {
   return state;
 }
 
+RngState RngState::of(const at::Generator& generator) {
+  RngState state;
+  state.states_.emplace_back(generator, state_of(generator));
+  return state;
+}
+
 RngState RngState::recapture() const {
   RngState now;
   for (const auto& [generator, state] : states_) {

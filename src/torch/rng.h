@@ -18,6 +18,9 @@ class RngState {
   /// (work may move to any of them), and those in `others`.
   static RngState capture(const std::vector<at::Generator>& others);
 
+  /// One generator alone.
+  static RngState of(const at::Generator& generator);
+
   /// Captures the same generators again, now.
   RngState recapture() const;
 

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <utility>
+#include <vector>
+
+#include "tape/products.h"
+#include "tape/tape.h"
+
+// Who still needs what. Two counts for each value, kept by the same rules:
+//
+//   readers  tickets of the graph, and operators that such tickets may make run again. When it falls
+//            to zero, nothing can ask for the value any more: what is held for it goes.
+//   waiting  the same, less what the running backward pass has had. When it falls to zero, the
+//            replayed contents go, even if the graph is retained.
+
+namespace reprise::detail {
+
+void Tape::count_readers() {
+  for (Value& value : values_) value.readers = 0;
+  for (Ticket& ticket : tickets_) {
+    ticket.value = storages_[ticket.storage].versions.back();
+    if (ticket.alive) ++values_[ticket.value].readers;
+  }
+  for (auto id = static_cast<NodeId>(nodes_.size()) - 1; id >= 0; --id) {
+    Node& node = nodes_[id];
+    node.needed = false;
+    for_each_product(node, id, values_, [&](ValueId product) {
+      node.needed |= values_[product].readers > 0 && !values_[product].held;
+    });
+    if (node.needed) {
+      for_each_input(node, [&](ValueId input) { ++values_[input].readers; });
+    } else {
+      forget(node);
+    }
+  }
+  for (Value& value : values_) {
+    if (value.readers == 0) value.held = c10::Storage();
+  }
+}
+
+void Tape::count_waiting(int64_t task) {
+  task_ = task;
+  for (Value& value : values_) {
+    value.waiting = 0;
+    value.cached = c10::Storage();
+  }
+  for (const Ticket& ticket : tickets_) {
+    if (ticket.alive) ++values_[ticket.value].waiting;
+  }
+  for (auto id = static_cast<NodeId>(nodes_.size()) - 1; id >= 0; --id) {
+    Node& node = nodes_[id];
+    bool runs = false;
+    for_each_product(node, id, values_, [&](ValueId product) {
+      runs |= values_[product].waiting > 0 && !values_[product].held;
+    });
+    if (node.needed && runs) {
+      for_each_input(node, [&](ValueId input) { ++values_[input].waiting; });
+    } else {
+      node.ran_in = task;  // nothing to run it for
+    }
+  }
+}
+
+void Tape::drop_reader(ValueId first) {
+  std::vector<ValueId> dropped{first};  // a stack of our own: chains are long
+  while (!dropped.empty()) {
+    Value& value = values_[dropped.back()];
+    dropped.pop_back();
+    if (--value.readers > 0) continue;
+    value.held = c10::Storage();
+    value.cached = c10::Storage();
+    if (value.producer == kNone || !nodes_[value.producer].needed) continue;
+    Node& node = nodes_[value.producer];
+    bool needed = false;
+    for_each_product(node, value.producer, values_, [&](ValueId product) {
+      needed |= values_[product].readers > 0 && !values_[product].held;
+    });
+    if (needed) continue;
+    for_each_input(node, [&](ValueId input) { dropped.push_back(input); });
+    forget(node);
+  }
+}
+
+void Tape::drop_waiting(ValueId first) {
+  std::vector<ValueId> dropped{first};
+  while (!dropped.empty()) {
+    Value& value = values_[dropped.back()];
+    dropped.pop_back();
+    if (--value.waiting > 0) continue;
+    value.cached = c10::Storage();
+    if (value.producer == kNone) continue;
+    Node& node = nodes_[value.producer];
+    if (!node.needed || node.ran_in == task_) continue;  // it has given up its inputs already
+    bool waited_for = false;
+    for_each_product(node, value.producer, values_, [&](ValueId product) {
+      waited_for |= values_[product].waiting > 0 && !values_[product].held;
+    });
+    if (waited_for) continue;
+    node.ran_in = task_;  // it need not run any more
+    for_each_input(node, [&](ValueId input) { dropped.push_back(input); });
+  }
+}
+
+void Tape::forget(Node& node) {
+  node.needed = false;
+  node.constants.clear();
+  node.arguments.clear();
+  node.rng.reset();
+}
+
+void Tape::release_ticket(std::size_t index) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  Ticket& ticket = tickets_[index];
+  ticket.alive = false;
+  if (!sealed_) return;
+  if (task_ != kNone && ticket.served_in != task_) drop_waiting(ticket.value);
+  drop_reader(ticket.value);
+}
+
+}  // namespace reprise::detail

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/Storage.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/util/SmallVector.h>
+
+#include "torch/geometry.h"
+#include "torch/operator_info.h"
+#include "torch/rng.h"
+
+// What the tape remembers of a forward pass. Plain data, connected by indices:
+//
+//   StorageRecord --versions--> Value --producer--> Node --arguments--> Value ...
+//
+// A value is the contents of one storage at one version. Each in-place write makes a new version.
+// Views need no record of their own: a tensor is a value and a geometry.
+
+namespace reprise::detail {
+
+using ValueId = int32_t;
+using NodeId = int32_t;
+inline constexpr int32_t kNone = -1;
+
+struct Value {
+  int32_t storage = kNone;
+  NodeId producer = kNone;  // none: an external, made outside of the tape
+  int output = 0;           // which of the producer's results
+  std::size_t bytes = 0;
+  bool garbage = false;  // uninitialised memory, as empty() leaves it
+  bool lost = false;     // an external that was overwritten: nobody has it any more
+  bool read = false;     // a recorded operator reads it
+  c10::Storage held;     // strong: externals, and what the decider keeps
+  c10::Storage cached;   // strong: replayed, and waited for in the running backward pass
+
+  // Counted once the scope has ended: saved tensors that are to be brought back from here, and
+  // operators that must run again and read it.
+  int32_t readers = 0;
+  // The same, of those that have not had it in the running backward pass.
+  int32_t waiting = 0;
+};
+
+struct StorageRecord {
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // keeps its address from being used again
+  std::vector<ValueId> versions;
+  std::optional<c10::VariableVersion> counter;  // of the tensor last seen on it
+  uint32_t explained = 0;  // how far recorded writes explain the counter
+  uint32_t sealed = 0;     // where it stood when the scope ended
+  c10::Device device;
+};
+
+/// A tensor among an operator's arguments or results.
+struct TensorRef {
+  ValueId value = kNone;
+  int32_t write = kNone;     // index into Node::writes of the write to its storage, if any
+  at::Tensor opaque;         // instead of a value: a tensor without an ordinary storage
+  std::optional<Geometry> geometry;
+};
+
+struct ArgumentRef {
+  enum class Kind { tensor, list, optional_list };
+  int index = 0;
+  Kind kind = Kind::tensor;
+  bool hidden = false;  // statistics that the operator updates: not handed to it again
+  c10::SmallVector<TensorRef, 1> tensors;
+};
+
+struct Write {
+  ValueId found = kNone;   // what was there
+  ValueId before = kNone;  // the same, or none when the result does not depend on it
+  ValueId after = kNone;
+  std::size_t bytes = 0;
+};
+
+/// One call of an operator.
+struct Node {
+  const OperatorInfo* info = nullptr;
+  std::vector<c10::IValue> constants;  // the arguments, with nothing where tensors were
+  c10::SmallVector<ArgumentRef, 2> arguments;
+  c10::SmallVector<TensorRef, 1> results;
+  c10::SmallVector<Write, 1> writes;
+  std::optional<RngState> rng;
+  int64_t invocation = 0;
+  bool grad_mode = true;
+  bool needed = true;       // something that depends on it may be asked for
+  int64_t ran_in = kNone;   // the last backward pass that has run it
+};
+
+}  // namespace reprise::detail

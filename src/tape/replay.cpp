@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include <reprise/error.h>
+
+#include "tape/products.h"
+#include "tape/stack.h"
+#include "tape/tape.h"
+#include "torch/below_autograd.h"
+#include "torch/graph_task.h"
+
+// Bringing values back: the operators between what is at hand and what is asked for, in the order
+// in which they ran, each once; what they make is freed at its last use.
+
+namespace reprise::detail {
+namespace {
+
+c10::List<std::optional<at::Tensor>> optional_list(const std::vector<at::Tensor>& tensors) {
+  c10::List<std::optional<at::Tensor>> list;
+  for (const at::Tensor& tensor : tensors) {
+    list.push_back(tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt);
+  }
+  return list;
+}
+
+}  // namespace
+
+/// Contents at hand in one replay, with the number of reads that are still to come.
+struct Tape::Local {
+  c10::Storage storage;
+  int reads = 0;
+  bool made_here = false;
+};
+
+at::Tensor Tape::bring_back(std::size_t index, const Geometry& geometry) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  Ticket& ticket = tickets_[index];
+  const int64_t task = current_graph_task();
+  if (sealed_ && task != kNoGraphTask && task != task_) count_waiting(task);
+  // Before the scope has ended, a backward pass inside it: what is latest now is what is asked for.
+  const ValueId value = sealed_ ? ticket.value : storages_[ticket.storage].versions.back();
+
+  const BelowAutograd below;
+  c10::Storage storage = available(value);
+  if (!storage) storage = replay(value, task);
+  if (counts_waiting(task) && ticket.served_in != task) {
+    ticket.served_in = task;
+    drop_waiting(value);
+  }
+  return geometry.on(storage);
+}
+
+c10::Storage Tape::available(ValueId id) {
+  Value& value = values_[id];
+  if (value.cached) return value.cached;
+  const StorageRecord& record = storages_[value.storage];
+  const bool latest = record.versions.back() == id;
+  const bool unchanged =
+      !record.counter || record.counter->current_version() ==
+                             (sealed_ ? record.sealed : record.counter->current_version());
+  if (value.held) {
+    if (latest && !unchanged) {
+      throw Error("a tensor that a replay reads was changed in place after the forward pass: " +
+                      std::to_string(value.bytes) + " bytes, " +
+                      (value.producer == kNone ? "made outside of the scope"
+                                               : "made by " + describe(nodes_[value.producer])),
+                  "change it after the backward pass, or out of place");
+    }
+    return value.held;
+  }
+  if (value.lost) {
+    throw Error("a tensor from outside of the scope was overwritten in the forward pass by "
+                "something that is not an operator, and a replay needs what was there before",
+                "register the kernel as an operator, or call keep() on what depends on it");
+  }
+  // Somebody else may still have it.
+  if (latest && unchanged && value.producer != kNone) {
+    if (auto alive = record.storage.lock()) {
+      if (alive->nbytes() == value.bytes) return c10::Storage(std::move(alive));
+    }
+  }
+  return {};
+}
+
+std::vector<NodeId> Tape::closure(ValueId target, Locals& locals) {
+  std::vector<NodeId> nodes;
+  std::vector<ValueId> open{target};
+  while (!open.empty()) {
+    const ValueId id = open.back();
+    open.pop_back();
+    Local& local = locals[id];
+    if (local.reads++ > 0) continue;
+    local.storage = available(id);
+    if (local.storage) continue;
+    const NodeId producer = values_[id].producer;
+    TORCH_INTERNAL_ASSERT(producer != kNone, "reprise: a value without contents or producer");
+    if (std::find(nodes.begin(), nodes.end(), producer) != nodes.end()) continue;
+    nodes.push_back(producer);
+    for_each_input(nodes_[producer], [&](ValueId input) { open.push_back(input); });
+  }
+  std::sort(nodes.begin(), nodes.end());
+  return nodes;
+}
+
+c10::Storage Tape::replay(ValueId target, int64_t task) {
+  Locals locals;
+  const std::vector<NodeId> nodes = closure(target, locals);
+  const EnvironmentReplay environment(environment_);
+  for (const NodeId id : nodes) {
+    Node& node = nodes_[id];
+    run_again(node, id, locals, task);
+    for_each_input(node, [&](ValueId input) {
+      Local& local = locals[input];
+      if (--local.reads == 0) local.storage = c10::Storage();
+    });
+    if (counts_waiting(task) && node.ran_in != task) {
+      node.ran_in = task;
+      for_each_input(node, [&](ValueId input) { drop_waiting(input); });
+    }
+  }
+  return locals[target].storage;
+}
+
+void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t task) {
+  c10::SmallVector<c10::Storage, 1> written;
+  for (const Write& write : node.writes) written.push_back(place_to_write(write, locals));
+
+  const auto tensor_of = [&](const TensorRef& ref) -> at::Tensor {
+    if (ref.value == kNone) return ref.opaque;
+    at::Tensor tensor = ref.geometry->on(ref.write == kNone ? locals[ref.value].storage
+                                                            : written[ref.write]);
+    if (ref.geometry->requires_grad) tensor.set_requires_grad(true);  // some kernels look at it
+    return tensor;
+  };
+  torch::jit::Stack stack = node.constants;
+  for (const ArgumentRef& argument : node.arguments) {
+    if (argument.hidden) continue;
+    std::vector<at::Tensor> tensors;
+    for (const TensorRef& ref : argument.tensors) tensors.push_back(tensor_of(ref));
+    c10::IValue& slot = stack[argument.index];
+    switch (argument.kind) {
+      case ArgumentRef::Kind::tensor: slot = std::move(tensors[0]); break;
+      case ArgumentRef::Kind::list: slot = std::move(tensors); break;
+      case ArgumentRef::Kind::optional_list: slot = optional_list(tensors); break;
+    }
+  }
+  {
+    std::optional<RngReplay> rng;
+    if (node.rng) rng.emplace(*node.rng);
+    const c10::AutoGradMode grad(node.grad_mode);
+    node.info->call(stack);
+  }
+  ++counts_.replays;
+
+  const auto made = [&](ValueId product, const c10::Storage& storage) {
+    if (const auto local = locals.find(product); local != locals.end()) {
+      local->second.storage = storage;
+      local->second.made_here = true;
+    }
+    Value& value = values_[product];
+    if (counts_waiting(task) && value.waiting > 0 && !value.held) value.cached = storage;
+  };
+  for (std::size_t w = 0; w < node.writes.size(); ++w) {
+    const ValueId after = node.writes[w].after;
+    if (values_[after].producer == id) made(after, written[w]);
+  }
+  auto result = node.results.begin();
+  for (const c10::IValue& value : stack) {
+    visit_tensors(value, [&](const at::Tensor& tensor) {
+      const TensorRef& ref = *result++;
+      if (!ref.geometry) return;
+      check_geometry(node, *ref.geometry, tensor);
+      const bool in_place = std::any_of(node.writes.begin(), node.writes.end(),
+                                        [&](const Write& w) { return w.after == ref.value; });
+      if (!in_place) made(ref.value, tensor.storage());
+    });
+  }
+}
+
+// A private copy, or the contents themselves when this is the last to read them.
+c10::Storage Tape::place_to_write(const Write& write, Locals& locals) {
+  if (write.before == kNone) {
+    return empty_like_storage(write.bytes, storages_[values_[write.found].storage].device);
+  }
+  Local& local = locals[write.before];
+  Value& value = values_[write.before];
+  const bool last = local.made_here && local.reads == 1 && value.waiting <= 1;
+  if (!last) return clone_storage(local.storage);
+  value.cached = c10::Storage();
+  // Somebody may hold what was brought back earlier in this pass.
+  return local.storage.use_count() == 1 ? std::move(local.storage) : clone_storage(local.storage);
+}
+
+void Tape::check_geometry(const Node& node, const Geometry& expected,
+                          const at::Tensor& tensor) const {
+  if (tensor.defined() && expected.matches(tensor)) return;
+  throw RecomputeMismatch(
+      "the replay of " + describe(node) + " gave " +
+          (tensor.defined() ? Geometry(tensor).str() : std::string("nothing")) + " where " +
+          expected.str() + " was made in the forward pass",
+      "an operator must make the same from the same arguments; look for global settings that "
+      "changed between the forward and the backward pass");
+}
+
+// Waiting is counted for one backward pass at a time, and only once the scope has ended.
+bool Tape::counts_waiting(int64_t task) const { return sealed_ && task != kNone && task == task_; }
+
+std::string Tape::describe(const Node& node) const {
+  return node.info->full_name() + ", call " + std::to_string(node.invocation + 1) + " in the scope";
+}
+
+}  // namespace reprise::detail

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tape/tape.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <c10/core/GradMode.h>
+
+#include "tape/saved_value.h"
+#include "tape/stack.h"
+#include "torch/below_autograd.h"
+#include "torch/graph_task.h"
+
+namespace reprise::detail {
+namespace {
+
+uint32_t version_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->version_counter().current_version();
+}
+
+bool contains(const std::vector<int>& list, int element) {
+  return std::find(list.begin(), list.end(), element) != list.end();
+}
+
+}  // namespace
+
+Tape::Tape(std::shared_ptr<Decider> decider)
+    : decider_(std::move(decider)), environment_(Environment::capture()) {}
+
+// A backward pass inside the scope is not part of the forward pass, unless it is itself to be
+// differentiated (create_graph turns gradients on in it).
+bool Tape::is_recording() const {
+  return !sealed_ && (current_graph_task() == kNoGraphTask || c10::GradMode::is_enabled());
+}
+
+void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const OperatorInfo& info = operator_info(op);
+  if (!is_recording()) return info.call(*stack);
+
+  Node node;
+  node.info = &info;
+  node.grad_mode = c10::GradMode::is_enabled();
+  torch::jit::Stack arguments(stack->end() - static_cast<int64_t>(info.arguments), stack->end());
+  {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    read_arguments(node, arguments);
+    if (!info.writes.empty() || !info.hidden_writes.empty()) plan_writes(node, arguments);
+  }
+  if (info.draws) {
+    const bool own = info.generator >= 0 && arguments[info.generator].isGenerator();
+    node.rng = own ? RngState::of(arguments[info.generator].toGenerator())
+                   : RngState::capture({});
+  }
+
+  info.call(*stack);
+
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (sealed_) return;
+  const auto id = static_cast<NodeId>(nodes_.size());
+  node.invocation = invocations_[&info]++;
+  if (!node.writes.empty()) note_writes(node, id, arguments);
+  // A view makes nothing new, nor does an operator that only writes to externals.
+  if (!note_results(node, id, *stack)) return;
+  for (const ArgumentRef& argument : node.arguments) arguments[argument.index] = c10::IValue();
+  node.constants = std::move(arguments);
+  nodes_.push_back(std::move(node));
+  ++counts_.operators;
+}
+
+void Tape::read_arguments(Node& node, const torch::jit::Stack& stack) {
+  const OperatorInfo& info = *node.info;
+  for (int i = 0; i < static_cast<int>(stack.size()); ++i) {
+    const c10::IValue& argument = stack[i];
+    ArgumentRef ref;
+    ref.index = i;
+    if (argument.isTensor()) {
+      if (!argument.toTensor().defined()) continue;
+    } else if (argument.isTensorList()) {
+      ref.kind = ArgumentRef::Kind::list;
+    } else if (is_optional_tensor_list(argument)) {
+      ref.kind = ArgumentRef::Kind::optional_list;
+    } else {
+      continue;
+    }
+    const bool overwrites = info.fills_writes && info.writes_to(i);
+    visit_tensors(argument, [&](const at::Tensor& tensor) {
+      ref.tensors.push_back(refer_to(tensor, overwrites));
+    });
+    node.arguments.push_back(std::move(ref));
+  }
+}
+
+void Tape::plan_writes(Node& node, const torch::jit::Stack& stack) {
+  const OperatorInfo& info = *node.info;
+  const bool updates = !info.hidden_writes.empty() &&
+                       (info.training < 0 || stack[info.training].toBool());
+  for (ArgumentRef& argument : node.arguments) {
+    const bool hidden = updates && contains(info.hidden_writes, argument.index);
+    if (!hidden && !info.writes_to(argument.index)) continue;
+    for (TensorRef& tensor : argument.tensors) {
+      if (tensor.value == kNone) continue;
+      const Value& found = values_[tensor.value];
+      // Statistics kept outside are only updated, not used: the replay does without them.
+      argument.hidden = hidden && found.producer == kNone;
+      const bool overwritten =
+          argument.hidden || (info.fills_writes && tensor.geometry->covers(found.bytes));
+      const bool known = std::any_of(node.writes.begin(), node.writes.end(), [&](const Write& w) {
+        return w.found == tensor.value;
+      });
+      if (known) continue;
+      node.writes.push_back({tensor.value, overwritten ? kNone : tensor.value, kNone, found.bytes});
+    }
+  }
+  // Every argument that looks at a storage that is written to must see the same private copy.
+  for (ArgumentRef& argument : node.arguments) {
+    for (TensorRef& tensor : argument.tensors) {
+      for (std::size_t w = 0; w < node.writes.size(); ++w) {
+        if (tensor.value != kNone && node.writes[w].found == tensor.value) {
+          tensor.write = static_cast<int32_t>(w);
+        }
+      }
+    }
+  }
+  for (const Write& write : node.writes) {
+    Value& found = values_[write.found];
+    if (!found.held) continue;
+    // What is held is about to change. Values of the tape can be replayed; externals are copied if
+    // an earlier operator, or a result of this one, depends on them.
+    const bool external = found.producer == kNone;
+    const bool wanted = found.read || (write.before != kNone && info.returns > info.writes.size());
+    if (external && wanted) {
+      const BelowAutograd below;
+      found.held = clone_storage(found.held);
+    } else if (external) {
+      found.lost = true;
+    }
+    if (!external || !wanted) found.held = c10::Storage();
+  }
+}
+
+void Tape::note_writes(Node& node, NodeId id, const torch::jit::Stack& arguments) {
+  for (Write& write : node.writes) {
+    const Value found = values_[write.found];
+    StorageRecord& record = storages_[found.storage];
+    if (found.producer != kNone) {
+      write.after = add_value(found.storage, id, kNone, write.bytes);
+    } else {
+      write.after = add_value(found.storage, kNone, kNone, write.bytes);
+      values_[write.after].held = c10::Storage(record.storage.lock());
+    }
+    // Autograd counts the write when the operator has returned to it.
+    if (record.counter) record.explained = record.counter->current_version() + 1;
+  }
+  if (!node.info->resizes) return;
+  for (const int index : node.info->writes) {
+    visit_tensors(arguments[index], [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || !has_plain_storage(tensor)) return;
+      const int32_t known = find_storage(tensor);
+      make_external(known == kNone ? add_storage(tensor) : known, tensor);
+      if (!tensor.is_inference()) {
+        storages_[find_storage(tensor)].explained = version_of(tensor) + 1;
+      }
+    });
+  }
+}
+
+bool Tape::note_results(Node& node, NodeId id, const torch::jit::Stack& stack) {
+  bool produced = false;
+  for (const Write& write : node.writes) produced |= values_[write.after].producer == id;
+  int output = 0;
+  const auto first = stack.end() - static_cast<int64_t>(node.info->returns);
+  for (auto result = first; result != stack.end(); ++result, ++output) {
+    visit_tensors(*result, [&](const at::Tensor& tensor) {
+      TensorRef ref;
+      if (tensor.defined() && has_plain_storage(tensor)) {
+        int32_t storage = find_storage(tensor);
+        if (storage == kNone) {
+          storage = add_storage(tensor);
+          const ValueId value = add_value(storage, id, output, tensor.storage().nbytes());
+          values_[value].garbage = node.info->leaves_garbage;
+          if (!tensor.is_inference()) {
+            storages_[storage].counter = tensor.unsafeGetTensorImpl()->version_counter();
+            storages_[storage].explained = version_of(tensor);
+          }
+        }
+        ref.value = storages_[storage].versions.back();
+        if (values_[ref.value].producer == id) {
+          produced = true;
+          ref.geometry.emplace(tensor);
+          hold_if_wanted(ref.value, node, output, tensor);
+        }
+      }
+      node.results.push_back(std::move(ref));
+    });
+  }
+  return produced;
+}
+
+void Tape::hold_if_wanted(ValueId value, const Node& node, int output, const at::Tensor& tensor) {
+  Value& made = values_[value];
+  const ValueInfo info{node.info->name, node.info->overload, node.invocation,
+                       output,          static_cast<int64_t>(made.bytes), tensor};
+  if (!made.garbage && decider_->hold(info)) made.held = tensor.storage();
+}
+
+TensorRef Tape::refer_to(const at::Tensor& tensor, bool overwrites) {
+  TensorRef ref;
+  if (!tensor.defined()) return ref;
+  if (!has_plain_storage(tensor)) {
+    ref.opaque = tensor.tensor_data();  // not the tensor: it may own the graph that owns the tape
+    return ref;
+  }
+  ref.geometry.emplace(tensor);
+  ref.value = read(tensor, overwrites && ref.geometry->covers(tensor.storage().nbytes()));
+  if (!overwrites) values_[ref.value].read = true;
+  return ref;
+}
+
+ValueId Tape::read(const at::Tensor& tensor, bool overwrites) {
+  int32_t storage = find_storage(tensor);
+  if (storage == kNone) {
+    storage = add_storage(tensor);
+    make_external(storage, tensor);
+  }
+  StorageRecord& record = storages_[storage];
+  if (!tensor.is_inference()) {
+    const uint32_t version = version_of(tensor);
+    // Written to by somebody whom the tape has not seen: what it is now, nobody can replay.
+    if (record.counter && version > record.explained) make_external(storage, tensor);
+    record.counter = tensor.unsafeGetTensorImpl()->version_counter();
+    record.explained = std::max(record.explained, version);
+  }
+  // Uninitialised memory that is read all the same: a kernel filled it past the dispatcher.
+  if (values_[record.versions.back()].garbage && !overwrites) make_external(storage, tensor);
+  return record.versions.back();
+}
+
+int32_t Tape::find_storage(const at::Tensor& tensor) const {
+  const auto found = by_address_.find(tensor.storage().unsafeGetStorageImpl());
+  return found == by_address_.end() ? kNone : found->second;
+}
+
+int32_t Tape::add_storage(const at::Tensor& tensor) {
+  const auto index = static_cast<int32_t>(storages_.size());
+  StorageRecord record{tensor.storage().getWeakStorageImpl(), {}, std::nullopt, 0, 0,
+                       tensor.device()};
+  storages_.push_back(std::move(record));
+  by_address_.emplace(tensor.storage().unsafeGetStorageImpl(), index);
+  return index;
+}
+
+ValueId Tape::add_value(int32_t storage, NodeId producer, int output, std::size_t bytes) {
+  const auto id = static_cast<ValueId>(values_.size());
+  Value value;
+  value.storage = storage;
+  value.producer = producer;
+  value.output = output;
+  value.bytes = bytes;
+  values_.push_back(std::move(value));
+  storages_[storage].versions.push_back(id);
+  return id;
+}
+
+void Tape::make_external(int32_t storage, const at::Tensor& tensor) {
+  StorageRecord& record = storages_[storage];
+  if (!record.versions.empty()) {
+    Value& before = values_[record.versions.back()];
+    before.lost = before.producer == kNone;
+    before.held = c10::Storage();
+  }
+  const ValueId value = add_value(storage, kNone, kNone, tensor.storage().nbytes());
+  values_[value].held = tensor.storage();
+}
+
+std::shared_ptr<PackedTensor> Tape::pack(const at::Tensor& tensor) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  ++counts_.saved;
+  if (!is_recording() || !has_plain_storage(tensor)) {
+    ++counts_.unknown;
+    return std::make_shared<SavedValue>(tensor);
+  }
+  const ValueId id = read(tensor, /*overwrites=*/false);
+  Value& value = values_[id];
+  if (value.producer == kNone) {
+    ++counts_.external;
+    return std::make_shared<SavedValue>(tensor);
+  }
+  const Node& node = nodes_[value.producer];
+  const ValueInfo info{node.info->name, node.info->overload, node.invocation,
+                       value.output,    static_cast<int64_t>(value.bytes), tensor};
+  if (value.held || decider_->decide(info) != Decision::recompute) {
+    ++counts_.kept;
+    value.held = tensor.storage();
+    return std::make_shared<SavedValue>(tensor);
+  }
+  ++counts_.recomputed;
+  tickets_.push_back({value.storage});
+  return std::make_shared<SavedValue>(shared_from_this(), tickets_.size() - 1, tensor);
+}
+
+void Tape::seal() {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  for (StorageRecord& record : storages_) {
+    if (!record.counter) continue;
+    record.sealed = record.counter->current_version();
+    if (record.sealed <= record.explained) continue;
+    // Written to, unseen, after the last operator that looked at it.
+    Value& value = values_[record.versions.back()];
+    value.lost = value.producer == kNone;
+    value.held = c10::Storage();
+  }
+  sealed_ = true;
+  by_address_.clear();
+  invocations_.clear();
+  count_readers();
+}
+
+TapeCounts Tape::counts() const {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  return counts_;
+}
+
+}  // namespace reprise::detail

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <reprise/hooks.h>
+
+#include "tape/decider.h"
+#include "tape/record.h"
+#include "torch/dispatch_mode.h"
+#include "torch/environment.h"
+#include "torch/saved_tensor.h"
+
+// The record of the operators that ran in a forward pass, able to replay any of them.
+//
+// While it records, it is a dispatch mode (it sees every operator below autograd) and a pack hook
+// (it sees every tensor that autograd saves). After seal() it only brings values back. Graph nodes
+// own SavedValues, SavedValues own the tape, the tape owns neither. Thread-safe: one lock, not held
+// while an operator of the forward pass runs.
+
+namespace reprise::detail {
+
+class SavedValue;
+
+/// What a tape did. Bytes are those of storages.
+struct TapeCounts {
+  int64_t operators = 0;   // recorded
+  int64_t saved = 0;       // tensors that autograd saved
+  int64_t kept = 0;        //   of these: kept by decision
+  int64_t external = 0;    //   of these: made outside of the tape, kept as they were
+  int64_t unknown = 0;     //   of these: not replayable, kept
+  int64_t recomputed = 0;  //   of these: dropped
+  int64_t replays = 0;     // operators run again
+};
+
+class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape> {
+ public:
+  explicit Tape(std::shared_ptr<Decider> decider);
+
+  void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) override;
+  std::shared_ptr<PackedTensor> pack(const at::Tensor& tensor);
+
+  /// Ends the recording: forgets what no dropped value depends on.
+  void seal();
+
+  TapeCounts counts() const;
+
+ private:
+  friend class SavedValue;
+
+  /// A dropped tensor: where its contents are, and who still wants them.
+  struct Ticket {
+    int32_t storage = kNone;
+    ValueId value = kNone;  // known once sealed
+    bool alive = true;
+    int64_t served_in = kNone;  // the last backward pass that has had it
+  };
+
+  // tape.cpp: recording
+  bool is_recording() const;
+  void read_arguments(Node& node, const torch::jit::Stack& stack);
+  void plan_writes(Node& node, const torch::jit::Stack& stack);
+  void note_writes(Node& node, NodeId id, const torch::jit::Stack& arguments);
+  bool note_results(Node& node, NodeId id, const torch::jit::Stack& stack);
+  TensorRef refer_to(const at::Tensor& tensor, bool overwrites);
+  ValueId read(const at::Tensor& tensor, bool overwrites);
+  int32_t find_storage(const at::Tensor& tensor) const;
+  int32_t add_storage(const at::Tensor& tensor);
+  ValueId add_value(int32_t storage, NodeId producer, int output, std::size_t bytes);
+  void make_external(int32_t storage, const at::Tensor& tensor);
+  void hold_if_wanted(ValueId value, const Node& node, int output, const at::Tensor& tensor);
+
+  // demand.cpp: who still needs what
+  void count_readers();
+  void count_waiting(int64_t task);
+  void drop_reader(ValueId value);
+  void drop_waiting(ValueId value);
+  void forget(Node& node);
+  void release_ticket(std::size_t ticket);
+
+  // replay.cpp: bringing back
+  struct Local;
+  using Locals = std::unordered_map<ValueId, Local>;
+  at::Tensor bring_back(std::size_t ticket, const Geometry& geometry);
+  c10::Storage available(ValueId value);
+  c10::Storage replay(ValueId target, int64_t task);
+  std::vector<NodeId> closure(ValueId target, Locals& locals);
+  void run_again(const Node& node, NodeId id, Locals& locals, int64_t task);
+  c10::Storage place_to_write(const Write& write, Locals& locals);
+  void check_geometry(const Node& node, const Geometry& expected, const at::Tensor& tensor) const;
+  bool counts_waiting(int64_t task) const;
+  std::string describe(const Node& node) const;
+
+  const std::shared_ptr<Decider> decider_;
+  const Environment environment_;
+
+  mutable std::recursive_mutex mutex_;
+  std::vector<Node> nodes_;
+  std::vector<Value> values_;
+  std::vector<StorageRecord> storages_;
+  std::vector<Ticket> tickets_;
+  std::unordered_map<const void*, int32_t> by_address_;
+  std::unordered_map<const OperatorInfo*, int64_t> invocations_;
+  TapeCounts counts_;
+  bool sealed_ = false;
+  int64_t task_ = kNone;  // the backward pass that Value::waiting is counted for
+};
+
+}  // namespace reprise::detail
