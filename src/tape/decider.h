@@ -23,6 +23,9 @@ struct ValueInfo {
   int64_t invocation;           // how many calls of this operator came before on this tape
   int output;                   // which of its results
   int64_t bytes;                // of the storage
+  bool drawn;                   // the storage holds random draws
+  const std::string& name;      // given by the user; may be empty
+  const std::string& module;    // path of the module that it was made in; may be empty
   const at::Tensor& tensor;
 };
 
@@ -35,6 +38,12 @@ class Decider {
 
   /// Whether to keep a value for the replays, saved or not: replays then begin there.
   virtual bool hold(const ValueInfo& value) = 0;
+
+  /// Whether a replay of the value can be trusted; if not, it is kept.
+  virtual bool trust(const ValueInfo&) { return true; }
+
+  /// A replay of the value gave other bits than the forward pass.
+  virtual void distrust(const ValueInfo&) {}
 };
 
 }  // namespace reprise::detail

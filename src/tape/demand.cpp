@@ -13,6 +13,15 @@
 //            replayed contents go, even if the graph is retained.
 
 namespace reprise::detail {
+namespace {
+
+void release(Value& value) {
+  value.held = c10::Storage();
+  value.cached = c10::Storage();
+  value.encoded.reset();
+}
+
+}  // namespace
 
 void Tape::count_readers() {
   for (Value& value : values_) value.readers = 0;
@@ -24,7 +33,7 @@ void Tape::count_readers() {
     Node& node = nodes_[id];
     node.needed = false;
     for_each_product(node, id, values_, [&](ValueId product) {
-      node.needed |= values_[product].readers > 0 && !values_[product].held;
+      node.needed |= values_[product].readers > 0 && !values_[product].is_kept();
     });
     if (node.needed) {
       for_each_input(node, [&](ValueId input) { ++values_[input].readers; });
@@ -33,7 +42,7 @@ void Tape::count_readers() {
     }
   }
   for (Value& value : values_) {
-    if (value.readers == 0) value.held = c10::Storage();
+    if (value.readers == 0) release(value);
   }
 }
 
@@ -50,7 +59,7 @@ void Tape::count_waiting(int64_t task) {
     Node& node = nodes_[id];
     bool runs = false;
     for_each_product(node, id, values_, [&](ValueId product) {
-      runs |= values_[product].waiting > 0 && !values_[product].held;
+      runs |= values_[product].waiting > 0 && !values_[product].is_kept();
     });
     if (node.needed && runs) {
       for_each_input(node, [&](ValueId input) { ++values_[input].waiting; });
@@ -66,13 +75,12 @@ void Tape::drop_reader(ValueId first) {
     Value& value = values_[dropped.back()];
     dropped.pop_back();
     if (--value.readers > 0) continue;
-    value.held = c10::Storage();
-    value.cached = c10::Storage();
+    release(value);
     if (value.producer == kNone || !nodes_[value.producer].needed) continue;
     Node& node = nodes_[value.producer];
     bool needed = false;
     for_each_product(node, value.producer, values_, [&](ValueId product) {
-      needed |= values_[product].readers > 0 && !values_[product].held;
+      needed |= values_[product].readers > 0 && !values_[product].is_kept();
     });
     if (needed) continue;
     for_each_input(node, [&](ValueId input) { dropped.push_back(input); });
@@ -92,7 +100,7 @@ void Tape::drop_waiting(ValueId first) {
     if (!node.needed || node.ran_in == task_) continue;  // it has given up its inputs already
     bool waited_for = false;
     for_each_product(node, value.producer, values_, [&](ValueId product) {
-      waited_for |= values_[product].waiting > 0 && !values_[product].held;
+      waited_for |= values_[product].waiting > 0 && !values_[product].is_kept();
     });
     if (waited_for) continue;
     node.ran_in = task_;  // it need not run any more

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <c10/core/TensorImpl.h>
 #include <c10/util/SmallVector.h>
 
+#include "tape/encode.h"
 #include "torch/geometry.h"
 #include "torch/operator_info.h"
 #include "torch/rng.h"
@@ -31,12 +33,14 @@ inline constexpr int32_t kNone = -1;
 struct Value {
   int32_t storage = kNone;
   NodeId producer = kNone;  // none: an external, made outside of the tape
-  int output = 0;           // which of the producer's results
+  int output = 0;           // which of the producer's results; none for an in-place write
   std::size_t bytes = 0;
   bool garbage = false;  // uninitialised memory, as empty() leaves it
   bool lost = false;     // an external that was overwritten: nobody has it any more
   bool read = false;     // a recorded operator reads it
+  bool drawn = false;    // random draws went into it
   c10::Storage held;     // strong: externals, and what the decider keeps
+  std::shared_ptr<const Encoded> encoded;  // the same, in a smaller form
   c10::Storage cached;   // strong: replayed, and waited for in the running backward pass
 
   // Counted once the scope has ended: saved tensors that are to be brought back from here, and
@@ -44,6 +48,11 @@ struct Value {
   int32_t readers = 0;
   // The same, of those that have not had it in the running backward pass.
   int32_t waiting = 0;
+
+  int32_t name = 0;    // index into Tape::names_; 0 is no name
+  int32_t module = 0;  // the same
+
+  bool is_kept() const { return held || encoded; }
 };
 
 struct StorageRecord {

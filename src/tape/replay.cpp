@@ -34,7 +34,7 @@ struct Tape::Local {
   bool made_here = false;
 };
 
-at::Tensor Tape::bring_back(std::size_t index, const Geometry& geometry) {
+at::Tensor Tape::bring_back(std::size_t index) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   Ticket& ticket = tickets_[index];
   const int64_t task = current_graph_task();
@@ -49,7 +49,7 @@ at::Tensor Tape::bring_back(std::size_t index, const Geometry& geometry) {
     ticket.served_in = task;
     drop_waiting(value);
   }
-  return geometry.on(storage);
+  return ticket.geometry.on(storage);
 }
 
 c10::Storage Tape::available(ValueId id) {
@@ -69,6 +69,11 @@ c10::Storage Tape::available(ValueId id) {
                   "change it after the backward pass, or out of place");
     }
     return value.held;
+  }
+  if (value.encoded) {
+    const c10::Storage storage = value.encoded->decode().storage();
+    if (value.waiting > 1) value.cached = storage;
+    return storage;
   }
   if (value.lost) {
     throw Error("a tensor from outside of the scope was overwritten in the forward pass by "
@@ -160,7 +165,7 @@ void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t task) 
       local->second.made_here = true;
     }
     Value& value = values_[product];
-    if (counts_waiting(task) && value.waiting > 0 && !value.held) value.cached = storage;
+    if (counts_waiting(task) && value.waiting > 0 && !value.is_kept()) value.cached = storage;
   };
   for (std::size_t w = 0; w < node.writes.size(); ++w) {
     const ValueId after = node.writes[w].after;

@@ -7,28 +7,30 @@
 #include <reprise/hooks.h>
 
 #include "tape/tape.h"
-#include "torch/geometry.h"
 #include "torch/saved_tensor.h"
 
 namespace reprise::detail {
 
-/// What stands in the graph for a tensor saved under a tape: the tensor itself, or a ticket for it.
+/// What stands in the graph for a tensor saved under a tape: the tensor itself, or a ticket for it,
+/// or in an audit both. It begins with the tensor; the tape decides a little later.
 class SavedValue final : public PackedTensor {
  public:
-  /// Keeps the tensor.
   explicit SavedValue(const at::Tensor& tensor);
-  /// Keeps a ticket; the tape brings the tensor back.
-  SavedValue(std::shared_ptr<Tape> tape, std::size_t ticket, const at::Tensor& tensor);
   ~SavedValue() override;
 
   at::Tensor unpack() override;
+
+  /// The tape will decide what becomes of it.
+  void wait_for(std::shared_ptr<Tape> tape) { tape_ = std::move(tape); }
+
+  const at::Tensor& kept() const { return kept_; }
+  void exchange_for(std::size_t ticket, bool audit);
 
  private:
   std::optional<VersionStamp> stamp_;
   at::Tensor kept_;
   std::shared_ptr<Tape> tape_;
-  std::size_t ticket_ = 0;
-  std::optional<Geometry> geometry_;
+  std::optional<std::size_t> ticket_;
 };
 
 }  // namespace reprise::detail

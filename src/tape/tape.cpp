@@ -24,8 +24,8 @@ bool contains(const std::vector<int>& list, int element) {
 
 }  // namespace
 
-Tape::Tape(std::shared_ptr<Decider> decider)
-    : decider_(std::move(decider)), environment_(Environment::capture()) {}
+Tape::Tape(std::shared_ptr<Decider> decider, bool audit)
+    : decider_(std::move(decider)), audit_(audit), environment_(Environment::capture()) {}
 
 // A backward pass inside the scope is not part of the forward pass, unless it is itself to be
 // differentiated (create_graph turns gradients on in it).
@@ -58,13 +58,29 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (sealed_) return;
   const auto id = static_cast<NodeId>(nodes_.size());
   node.invocation = invocations_[&info]++;
-  if (!node.writes.empty()) note_writes(node, id, arguments);
-  // A view makes nothing new, nor does an operator that only writes to externals.
-  if (!note_results(node, id, *stack)) return;
-  for (const ArgumentRef& argument : node.arguments) arguments[argument.index] = c10::IValue();
-  node.constants = std::move(arguments);
   nodes_.push_back(std::move(node));
-  ++counts_.operators;
+  if (make_values(id, arguments, *stack)) {
+    Node& made = nodes_[id];
+    for (const ArgumentRef& argument : made.arguments) arguments[argument.index] = c10::IValue();
+    made.constants = std::move(arguments);
+    ++counts_.operators;
+  } else {
+    nodes_.pop_back();  // a view, or an operator that only writes to externals
+  }
+  // Only now: an operator may save an argument before it fills it.
+  if (!pending_.empty()) decide_pending();
+}
+
+bool Tape::make_values(NodeId id, const torch::jit::Stack& arguments,
+                       const torch::jit::Stack& results) {
+  const auto first = static_cast<ValueId>(values_.size());
+  if (!nodes_[id].writes.empty()) note_writes(id, arguments);
+  note_results(id, results);
+  bool produced = false;
+  for (auto value = first; value < static_cast<ValueId>(values_.size()); ++value) {
+    produced |= values_[value].producer == id;
+  }
+  return produced;
 }
 
 void Tape::read_arguments(Node& node, const torch::jit::Stack& stack) {
@@ -138,12 +154,14 @@ void Tape::plan_writes(Node& node, const torch::jit::Stack& stack) {
   }
 }
 
-void Tape::note_writes(Node& node, NodeId id, const torch::jit::Stack& arguments) {
+void Tape::note_writes(NodeId id, const torch::jit::Stack& arguments) {
+  Node& node = nodes_[id];
   for (Write& write : node.writes) {
     const Value found = values_[write.found];
     StorageRecord& record = storages_[found.storage];
     if (found.producer != kNone) {
       write.after = add_value(found.storage, id, kNone, write.bytes);
+      values_[write.after].drawn = found.drawn || node.info->draws;
     } else {
       write.after = add_value(found.storage, kNone, kNone, write.bytes);
       values_[write.after].held = c10::Storage(record.storage.lock());
@@ -164,43 +182,58 @@ void Tape::note_writes(Node& node, NodeId id, const torch::jit::Stack& arguments
   }
 }
 
-bool Tape::note_results(Node& node, NodeId id, const torch::jit::Stack& stack) {
-  bool produced = false;
-  for (const Write& write : node.writes) produced |= values_[write.after].producer == id;
+void Tape::note_results(NodeId id, const torch::jit::Stack& stack) {
+  Node& node = nodes_[id];
   int output = 0;
   const auto first = stack.end() - static_cast<int64_t>(node.info->returns);
-  for (auto result = first; result != stack.end(); ++result, ++output) {
+  for (auto result = first; result != stack.end(); ++result) {
     visit_tensors(*result, [&](const at::Tensor& tensor) {
       TensorRef ref;
       if (tensor.defined() && has_plain_storage(tensor)) {
         int32_t storage = find_storage(tensor);
         if (storage == kNone) {
           storage = add_storage(tensor);
-          const ValueId value = add_value(storage, id, output, tensor.storage().nbytes());
-          values_[value].garbage = node.info->leaves_garbage;
+          Value& value = values_[add_value(storage, id, output, tensor.storage().nbytes())];
+          value.garbage = node.info->leaves_garbage;
+          value.drawn = node.info->draws;
           if (!tensor.is_inference()) {
             storages_[storage].counter = tensor.unsafeGetTensorImpl()->version_counter();
             storages_[storage].explained = version_of(tensor);
           }
         }
         ref.value = storages_[storage].versions.back();
-        if (values_[ref.value].producer == id) {
-          produced = true;
+        Value& value = values_[ref.value];
+        if (value.producer == id) {
           ref.geometry.emplace(tensor);
-          hold_if_wanted(ref.value, node, output, tensor);
+          if (!value.garbage && decider_->hold(info_of(value, tensor))) {
+            value.held = tensor.storage();
+          }
         }
       }
       node.results.push_back(std::move(ref));
+      ++output;
     });
   }
-  return produced;
 }
 
-void Tape::hold_if_wanted(ValueId value, const Node& node, int output, const at::Tensor& tensor) {
-  Value& made = values_[value];
-  const ValueInfo info{node.info->name, node.info->overload, node.invocation,
-                       output,          static_cast<int64_t>(made.bytes), tensor};
-  if (!made.garbage && decider_->hold(info)) made.held = tensor.storage();
+ValueInfo Tape::info_of(const Value& value, const at::Tensor& tensor) const {
+  const Node& node = nodes_[value.producer];
+  return {node.info->name,
+          node.info->overload,
+          node.invocation,
+          value.output,
+          static_cast<int64_t>(value.bytes),
+          value.drawn,
+          names_[value.name],
+          names_[value.module],
+          tensor};
+}
+
+int32_t Tape::intern(const std::string& text) {
+  const auto found = std::find(names_.begin(), names_.end(), text);
+  if (found != names_.end()) return static_cast<int32_t>(found - names_.begin());
+  names_.push_back(text);
+  return static_cast<int32_t>(names_.size()) - 1;
 }
 
 TensorRef Tape::refer_to(const at::Tensor& tensor, bool overwrites) {
@@ -256,6 +289,7 @@ ValueId Tape::add_value(int32_t storage, NodeId producer, int output, std::size_
   value.producer = producer;
   value.output = output;
   value.bytes = bytes;
+  value.module = module_;
   values_.push_back(std::move(value));
   storages_[storage].versions.push_back(id);
   return id;
@@ -279,27 +313,19 @@ std::shared_ptr<PackedTensor> Tape::pack(const at::Tensor& tensor) {
     ++counts_.unknown;
     return std::make_shared<SavedValue>(tensor);
   }
-  const ValueId id = read(tensor, /*overwrites=*/false);
-  Value& value = values_[id];
-  if (value.producer == kNone) {
+  auto saved = std::make_shared<SavedValue>(tensor);
+  if (values_[read(tensor, /*overwrites=*/false)].producer == kNone) {
     ++counts_.external;
-    return std::make_shared<SavedValue>(tensor);
+  } else {
+    saved->wait_for(shared_from_this());
+    pending_.push_back(saved);
   }
-  const Node& node = nodes_[value.producer];
-  const ValueInfo info{node.info->name, node.info->overload, node.invocation,
-                       value.output,    static_cast<int64_t>(value.bytes), tensor};
-  if (value.held || decider_->decide(info) != Decision::recompute) {
-    ++counts_.kept;
-    value.held = tensor.storage();
-    return std::make_shared<SavedValue>(tensor);
-  }
-  ++counts_.recomputed;
-  tickets_.push_back({value.storage});
-  return std::make_shared<SavedValue>(shared_from_this(), tickets_.size() - 1, tensor);
+  return saved;
 }
 
 void Tape::seal() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  decide_pending();
   for (StorageRecord& record : storages_) {
     if (!record.counter) continue;
     record.sealed = record.counter->current_version();

@@ -31,6 +31,7 @@ struct TapeCounts {
   int64_t operators = 0;   // recorded
   int64_t saved = 0;       // tensors that autograd saved
   int64_t kept = 0;        //   of these: kept by decision
+  int64_t encoded = 0;     //   of these: kept in a smaller form
   int64_t external = 0;    //   of these: made outside of the tape, kept as they were
   int64_t unknown = 0;     //   of these: not replayable, kept
   int64_t recomputed = 0;  //   of these: dropped
@@ -39,10 +40,21 @@ struct TapeCounts {
 
 class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape> {
  public:
-  explicit Tape(std::shared_ptr<Decider> decider);
+  /// With `audit`, what is dropped is kept all the same, and compared with its replay bit by bit.
+  explicit Tape(std::shared_ptr<Decider> decider, bool audit = false);
 
   void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) override;
   std::shared_ptr<PackedTensor> pack(const at::Tensor& tensor);
+
+  /// Gives the latest value of a tensor a name and asks the decider about it again. False if the
+  /// tape did not make it.
+  bool name(const at::Tensor& tensor, const std::string& name);
+
+  /// Keeps the latest value of a tensor. False if the tape did not make it.
+  bool keep(const at::Tensor& tensor);
+
+  /// The path of the module that values are made in from now on.
+  void enter_module(const std::string& path);
 
   /// Ends the recording: forgets what no dropped value depends on.
   void seal();
@@ -56,6 +68,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   struct Ticket {
     int32_t storage = kNone;
     ValueId value = kNone;  // known once sealed
+    Geometry geometry;
     bool alive = true;
     int64_t served_in = kNone;  // the last backward pass that has had it
   };
@@ -64,15 +77,25 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   bool is_recording() const;
   void read_arguments(Node& node, const torch::jit::Stack& stack);
   void plan_writes(Node& node, const torch::jit::Stack& stack);
-  void note_writes(Node& node, NodeId id, const torch::jit::Stack& arguments);
-  bool note_results(Node& node, NodeId id, const torch::jit::Stack& stack);
+  bool make_values(NodeId id, const torch::jit::Stack& arguments,
+                   const torch::jit::Stack& results);
+  void note_writes(NodeId id, const torch::jit::Stack& arguments);
+  void note_results(NodeId id, const torch::jit::Stack& stack);
   TensorRef refer_to(const at::Tensor& tensor, bool overwrites);
   ValueId read(const at::Tensor& tensor, bool overwrites);
   int32_t find_storage(const at::Tensor& tensor) const;
   int32_t add_storage(const at::Tensor& tensor);
   ValueId add_value(int32_t storage, NodeId producer, int output, std::size_t bytes);
   void make_external(int32_t storage, const at::Tensor& tensor);
-  void hold_if_wanted(ValueId value, const Node& node, int output, const at::Tensor& tensor);
+  ValueInfo info_of(const Value& value, const at::Tensor& tensor) const;
+  int32_t intern(const std::string& text);
+
+  // decide.cpp: what becomes of what
+  void decide_pending();
+  void decide(SavedValue& saved);
+  void drop_idle_holds();
+  at::Tensor unpack(const SavedValue& saved, const at::Tensor& kept,
+                    const std::optional<std::size_t>& ticket);
 
   // demand.cpp: who still needs what
   void count_readers();
@@ -85,7 +108,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   // replay.cpp: bringing back
   struct Local;
   using Locals = std::unordered_map<ValueId, Local>;
-  at::Tensor bring_back(std::size_t ticket, const Geometry& geometry);
+  at::Tensor bring_back(std::size_t ticket);
   c10::Storage available(ValueId value);
   c10::Storage replay(ValueId target, int64_t task);
   std::vector<NodeId> closure(ValueId target, Locals& locals);
@@ -96,6 +119,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   std::string describe(const Node& node) const;
 
   const std::shared_ptr<Decider> decider_;
+  const bool audit_;
   const Environment environment_;
 
   mutable std::recursive_mutex mutex_;
@@ -105,6 +129,10 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   std::vector<Ticket> tickets_;
   std::unordered_map<const void*, int32_t> by_address_;
   std::unordered_map<const OperatorInfo*, int64_t> invocations_;
+  std::vector<std::weak_ptr<SavedValue>> pending_;  // saved, and not decided yet
+  std::vector<std::string> names_{""};
+  int32_t module_ = 0;
+  NodeId settled_ = 0;  // holds of earlier nodes have been looked through
   TapeCounts counts_;
   bool sealed_ = false;
   int64_t task_ = kNone;  // the backward pass that Value::waiting is counted for

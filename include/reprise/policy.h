@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <reprise/export.h>
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/ArrayRef.h>
+
+// What becomes of each value that a forward pass makes: kept, kept in a smaller form, or recomputed.
+// A policy is a list of rules; the first that matches a value decides. Policies are values: cheap to
+// copy, never changed by use, safe to share between threads.
+
+namespace reprise {
+
+enum class Action {
+  keep,       ///< keep it as it is
+  encode,     ///< keep it in a smaller form without loss (masks as bits, narrow integers), or as it is
+  recompute,  ///< drop it; replay the operators that made it when the backward pass asks
+};
+
+/// How strongly a rule is meant. A `prefer` rule gives way to a `must` rule wherever that stands in
+/// the list; two `must` rules that want different things of one value are a UsageError.
+enum class Strength { prefer, must };
+
+/// What a rule sees of a value. Views: valid during the call only.
+struct ValueView {
+  std::string_view op;        ///< the operator that made it, "aten::addmm"
+  std::string_view overload;  ///< "Tensor", "default" operators have none
+  int64_t invocation = 0;     ///< how many calls of this operator came before in this scope
+  int output = 0;             ///< which of the operator's results
+  c10::IntArrayRef sizes;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  c10::Device device = c10::kCPU;
+  int64_t bytes = 0;          ///< of its storage
+  bool drawn = false;         ///< its storage holds random draws, such as dropout noise
+  std::string_view name;      ///< as given by named() or boundary(), else empty
+  std::string_view module;    ///< path of the innermost ModuleScope, "blocks.3.ffn", else empty
+  int64_t layer = -1;         ///< the first number in that path, 3; -1 without one
+};
+
+class REPRISE_API Policy {
+ public:
+  using Predicate = std::function<bool(const ValueView&)>;
+
+  /// Results of these operators: "aten::mm" for all its overloads, "aten::mul.Tensor" for one; "aten::"
+  /// may be left out. Throws UsageError for an operator that is not registered, naming the nearest.
+  static Policy keep_ops(const std::vector<std::string>& ops, Strength strength = Strength::prefer);
+  static Policy encode_ops(const std::vector<std::string>& ops,
+                           Strength strength = Strength::prefer);
+  static Policy recompute_ops(const std::vector<std::string>& ops,
+                              Strength strength = Strength::prefer);
+
+  /// Values that were given one of these names by named() or boundary().
+  static Policy keep_names(const std::vector<std::string>& names,
+                           Strength strength = Strength::prefer);
+  static Policy recompute_names(const std::vector<std::string>& names,
+                                Strength strength = Strength::prefer);
+
+  /// Values made in layers [begin, end), counted by the first number in their module path.
+  static Policy layers(int64_t begin, int64_t end, Action action,
+                       Strength strength = Strength::prefer);
+  /// One layer in `n`: layers n-1, 2n-1, ...
+  static Policy every_nth_layer(int64_t n, Action action, Strength strength = Strength::prefer);
+  /// Values whose module path is `path` or lies below it, or has it as a part ("ffn" matches
+  /// "blocks.3.ffn" and "blocks.3.ffn.up").
+  static Policy module(const std::string& path, Action action,
+                       Strength strength = Strength::prefer);
+
+  /// Values for which `predicate` is true; `label` names the rule in messages. The predicate may be
+  /// called from any thread that runs under the scope.
+  static Policy where(Predicate predicate, Action action, const std::string& label,
+                      Strength strength = Strength::prefer);
+
+  /// Keeps matrix products, convolutions, attention and what flows between blocks; masks as bits;
+  /// recomputes the rest, which is cheap.
+  static Policy keep_matmuls();
+  /// Keeps what flows between blocks, see boundary(); recomputes the rest.
+  static Policy full();
+  /// Keeps what flows between blocks and between the layers inside them.
+  static Policy every_layer();
+  /// Keeps everything: for measuring what the recording costs.
+  static Policy keep_all();
+
+  /// The rules of this policy, then those of `next`.
+  Policy then(const Policy& next) const;
+
+  /// What becomes of a value that no rule matches. Default: the opposite of the last rule: after a
+  /// rule that recomputes, keep; after any other, recompute.
+  Policy otherwise(Action action) const;
+
+  struct Rules;
+  const Rules& rules() const { return *rules_; }
+
+ private:
+  explicit Policy(std::shared_ptr<const Rules> rules) : rules_(std::move(rules)) {}
+  static Policy rule(Predicate predicate, Action action, const std::string& label,
+                     Strength strength);
+  std::shared_ptr<const Rules> rules_;
+};
+
+inline Policy operator|(const Policy& first, const Policy& second) { return first.then(second); }
+
+}  // namespace reprise

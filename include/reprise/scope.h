@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <reprise/export.h>
+#include <reprise/policy.h>
+
+#include <ATen/core/Tensor.h>
+
+// Selective recomputation by operator replay. Everything that runs on this thread while a Scope
+// lives is recorded, operator by operator; the tensors that autograd saves are kept, encoded or
+// dropped by the policy, and dropped ones are brought back in the backward pass by replaying only
+// the operators that are needed. The model's own code is not run again.
+
+namespace reprise {
+
+/// What a scope did. See docs/tape.md for what the words mean.
+struct ScopeSummary {
+  int64_t operators = 0;    ///< recorded
+  int64_t saved = 0;        ///< tensors that autograd saved
+  int64_t kept = 0;         ///<   of these: kept by the policy
+  int64_t encoded = 0;      ///<   of these: kept in a smaller form
+  int64_t recomputed = 0;   ///<   of these: dropped
+  int64_t external = 0;     ///<   of these: made outside of the scope; keeping them costs nothing
+  int64_t unknown = 0;      ///<   of these: not replayable, kept
+  int64_t replays = 0;      ///< operators run again so far
+  std::vector<std::string> unused_rules;  ///< labels of rules that matched no value
+};
+
+class REPRISE_API Scope {
+ public:
+  /// Starts recording on this thread. Scopes nest: tensors saved under the inner one follow its
+  /// policy. Throws Error when saved-tensor hooks are disabled on this thread.
+  explicit Scope(const Policy& policy);
+
+  /// Ends the recording. Warns, by name and once for each policy, about rules that matched nothing.
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+  ScopeSummary summary() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Gives the value of `tensor` a name, for rules by name. Returns the tensor. Does nothing outside of
+/// a scope, or for a tensor that the scope has not made.
+REPRISE_API at::Tensor named(const std::string& name, const at::Tensor& tensor);
+
+/// Marks what flows from one block to the next, or with kind "layer" between the layers of a block:
+/// named(kind, tensor).
+REPRISE_API at::Tensor boundary(const at::Tensor& tensor, const std::string& kind = "block");
+
+/// Keeps the value of `tensor`, whatever the policy says: the cure for a value that a kernel writes
+/// past the dispatcher. Returns the tensor.
+REPRISE_API at::Tensor keep(const at::Tensor& tensor);
+
+/// While it lives, values made on this thread belong to a module path: "blocks.3", and inside of it
+/// a ModuleScope("ffn") makes "blocks.3.ffn".
+class REPRISE_API ModuleScope {
+ public:
+  explicit ModuleScope(const std::string& name);
+  ~ModuleScope();
+  ModuleScope(const ModuleScope&) = delete;
+  ModuleScope& operator=(const ModuleScope&) = delete;
+
+ private:
+  std::size_t outer_length_;
+};
+
+}  // namespace reprise

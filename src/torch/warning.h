@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+namespace reprise::detail {
+
+/// Warns through LibTorch's own channel, so that its handlers see it.
+void warn(const std::string& message);
+
+}  // namespace reprise::detail
