@@ -44,6 +44,7 @@ RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}
 PUBLIC_ROOMS = {
     "error.h": "base",
     "export.h": "base",
+    "suggest.h": "base",
     "version.h": "base",
     "hooks.h": "torch",
     "nested.h": "torch",
@@ -51,6 +52,8 @@ PUBLIC_ROOMS = {
     "equality.h": "meter",
     "plan.h": "plan",
     "policy.h": "policy",
+    "scope.h": "policy",
+    "scope.h": "policy",
     "offload.h": "offload",
     "checkpoint.h": "checkpoint",
     "segments.h": "checkpoint",
@@ -168,6 +171,8 @@ class Checker:
             if source.top in ("src", "tests"):
                 candidates.append(f"src/{name}")
             candidates.append(name)
+            if source.top not in ("src", "include"):
+                candidates.append(f"{source.path.rpartition('/')[0]}/{name}")
         elif name.startswith("reprise/"):
             candidates.append(f"include/{name}")
         return next((path for path in candidates if path in self.sources), None)
@@ -177,7 +182,7 @@ class Checker:
         if target is not None:
             self.check_direction(source, line, self.sources[target])
         elif quoted or name.startswith("reprise/"):
-            self.report(source, line, f"no project header '{name}': write it from src/ or from the root")
+            self.report(source, line, f"no project header '{name}': write its path from src/ or from the root")
 
         internals_allowed = source.path.startswith("src/torch/") or source.top in ("tests", "bench")
         if not quoted and is_internal(name) and not internals_allowed:
@@ -247,7 +252,9 @@ GOOD_TREE = {
     "src/meter/meter.cpp": '#include <reprise/meter.h>\n#include "torch/rng.h"\n',
     "src/report/table.cpp": "// #include <torch/csrc/autograd/engine.h>\n#include <reprise/meter.h>\n",
     "workloads/digits.h": "#pragma once\n#include <torch/torch.h>\n",
-    "tools/reprise/main.cpp": '#include <reprise/reprise.h>\n#include "workloads/digits.h"\n',
+    "tools/reprise/main.cpp": '#include <reprise/reprise.h>\n#include "workloads/digits.h"\n'
+                              '#include "options.h"\n',
+    "tools/reprise/options.h": "#pragma once\n",
     "tests/meter_test.cpp": "#include <reprise/reprise.h>\n#include <c10/core/impl/FakeGuardImpl.h>\n",
     "tests/internal/rng_test.cpp": '#include "torch/rng.h"\n',
 }
@@ -265,6 +272,7 @@ BAD_FILES = [
     ("tools/reprise/a.cpp", '#include "torch/rng.h"\n', "no project header"),
     ("tests/a_test.cpp", '#include "torch/rng.h"\n', "is internal to the library"),
     ("src/meter/a.cpp", '#include "meter/nothing.h"\n', "no project header 'meter/nothing.h'"),
+    ("src/torch/a.cpp", '#include "rng.h"\n', "no project header 'rng.h'"),
     ("src/meter/a.cpp", "#include <reprise/nothing.h>\n", "no project header 'reprise/nothing.h'"),
     ("src/meter/a.cpp", "#include <reprise/reprise.h>\n", "never includes <reprise/reprise.h>"),
     ("include/reprise/nothing.h", "#pragma once\n", "unknown public header"),

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Installs what building and testing need on Debian or Ubuntu, and nothing that is there already:
 #   - packages, with apt-get, as root or through sudo;
-#   - LibTorch, as the pinned PyTorch wheel in .venv. Nothing but the wheel and the two libraries
-#     that its CPU part needs; everything it needs for a GPU too if REPRISE_FULL=1 or a GPU is here.
+#   - LibTorch, as the pinned PyTorch wheel in .venv: without a GPU only the wheel and the two
+#     libraries that its CPU part needs; with one, or with REPRISE_FULL=1, all that it depends on;
+#   - clang-format 14.
 # Set LibTorch_ROOT to a LibTorch of your own, and none is fetched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +12,7 @@ cd "$(dirname "$0")/.."
 torch_version=2.15.0
 light_wheels=("torch==$torch_version" "nvidia-cuda-runtime==13.2.*" "nvidia-cuda-cupti==13.2.*")
 packages=(g++ make cmake ninja-build ccache git python3 python3-venv zlib1g-dev
-  libcli11-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev clang-format-14)
+  libcli11-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev)
 venv=.venv
 
 say() { echo "setup: $*"; }
@@ -35,11 +36,11 @@ as_root() {
 apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@" </dev/null; }
 
 missing_packages() {
-  local installed package
-  installed=" $(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null |
-    sed -n 's/^installed //p' | tr '\n' ' ')"
+  local states package
+  # Fails when a package is unknown, and still prints the others.
+  states=$(dpkg-query -W -f '${Package}=${db:Status-Status}\n' "${packages[@]}" 2>/dev/null) || true
   for package in "${packages[@]}"; do
-    [[ "$installed" == *" $package "* ]] || echo "$package"
+    grep -qxF "$package=installed" <<<"$states" || echo "$package"
   done
 }
 
@@ -128,6 +129,23 @@ install_libtorch() {
   fi
 }
 
+# --- formatter -------------------------------------------------------------------------------
+
+# Building and testing do without it, so a machine that has none is no failure.
+install_formatter() {
+  if command -v clang-format-14 >/dev/null || [[ -x "$venv/bin/clang-format" ]]; then
+    return
+  fi
+  say "installing clang-format 14"
+  if apt-cache show clang-format-14 >/dev/null 2>&1 &&
+    apt install -y --no-install-recommends clang-format-14 >/dev/null; then
+    return
+  fi
+  make_venv
+  pip_install clang-format==14.0.6 || say "no clang-format 14: 'make format' and 'make lint' need it"
+}
+
 install_packages
 install_libtorch
+install_formatter
 say "ready"

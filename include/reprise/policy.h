@@ -96,6 +96,11 @@ class REPRISE_API Policy {
   /// rule that recomputes, keep; after any other, recompute.
   Policy otherwise(Action action) const;
 
+  /// Whether the first scope with these rules (by their labels) checks every value that it drops: it
+  /// keeps them all, and compares each with its replay bit by bit. A value whose replay differs is
+  /// kept from then on, and a warning names the operator. Default: true.
+  Policy audit(bool on) const;
+
   struct Rules;
   const Rules& rules() const { return *rules_; }
 

@@ -10,8 +10,11 @@
 #include <reprise/hooks.h>
 #include <reprise/meter.h>
 #include <reprise/nested.h>
+#include <reprise/policy.h>
 #include <reprise/report.h>
+#include <reprise/scope.h>
 #include <reprise/segments.h>
 #include <reprise/sequential.h>
 #include <reprise/stats.h>
+#include <reprise/suggest.h>
 #include <reprise/version.h>

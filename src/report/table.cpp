@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <vector>
 
@@ -27,13 +28,14 @@ std::string count(int64_t value) {
   return text;
 }
 
-const Cells kHeader = {"strategy",  "peak",       "held",   "peak ratio",
-                       "rss peak",  "step ms",    "min ms", "time ratio",
-                       "samples/s", "recomputed", "loss",   "gradients"};
+const Cells kHeader = {"strategy",   "peak",      "held",       "peak ratio", "rss peak", "step ms",
+                       "time ratio", "samples/s", "recomputed", "loss",       "gradients"};
+
+std::string rate(double value) { return std::isfinite(value) ? count(std::llround(value)) : "-"; }
 
 std::string recomputed(const StrategyRow& row) {
   if (row.recomputed_ops == 0) return "-";
-  return count(row.recomputed_ops) + " ops, " + number("%.2f", row.recomputed_ms) + " ms";
+  return count(row.recomputed_ops) + " ops, " + number("%.1f", row.recomputed_ms) + " ms";
 }
 
 std::string gradients(const StrategyRow& row) {
@@ -50,9 +52,8 @@ Cells cells_of(const StrategyRow& row) {
           number("%.3f", row.memory_ratio),
           row.rss_peak_bytes ? format_bytes(*row.rss_peak_bytes) : "-",
           number("%.2f", row.step_ms_median),
-          number("%.2f", row.step_ms_min),
           number("%.3f", row.time_ratio),
-          count(static_cast<int64_t>(row.samples_per_second)),
+          rate(row.samples_per_second),
           recomputed(row),
           number("%.9g", row.loss),
           gradients(row)};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -130,7 +131,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   std::unordered_map<const void*, int32_t> by_address_;
   std::unordered_map<const OperatorInfo*, int64_t> invocations_;
   std::vector<std::weak_ptr<SavedValue>> pending_;  // saved, and not decided yet
-  std::vector<std::string> names_{""};
+  std::deque<std::string> names_{""};  // a deque: views of the texts are handed out
   int32_t module_ = 0;
   NodeId settled_ = 0;  // holds of earlier nodes have been looked through
   TapeCounts counts_;

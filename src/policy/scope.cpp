@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <utility>
+
+#include <reprise/scope.h>
+
+#include "policy/rules.h"
+#include "tape/current.h"
+#include "torch/warning.h"
+
+namespace reprise {
+namespace {
+
+using detail::Decision;
+using detail::ValueInfo;
+
+int64_t layer_of(const std::string& path) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (std::size_t begin = 0; begin < path.size();) {
+    std::size_t end = path.find('.', begin);
+    if (end == std::string::npos) end = path.size();
+    const bool number = end > begin && end - begin < 18 &&
+                        std::all_of(path.begin() + static_cast<int64_t>(begin),
+                                    path.begin() + static_cast<int64_t>(end), digit);
+    if (number) return std::stoll(path.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return -1;
+}
+
+/// A policy, as the tape's decider. Called under the tape's lock.
+class Applied final : public detail::Decider {
+ public:
+  explicit Applied(Policy policy)
+      : policy_(std::move(policy)),
+        rules_(policy_.rules()),
+        learnt_(rules_.learnt()),
+        used_(rules_.list.size(), false) {}
+
+  Decision decide(const ValueInfo& value) override {
+    switch (judge(value).action) {
+      case Action::keep: return Decision::keep;
+      case Action::encode: return Decision::encode;
+      case Action::recompute: return Decision::recompute;
+    }
+    return Decision::keep;
+  }
+
+  bool hold(const ValueInfo& value) override {
+    const Policy::Rules::Verdict verdict = judge(value);
+    return (verdict.rule && verdict.action == Action::keep) || !trust(value);
+  }
+
+  bool trust(const ValueInfo& value) override {
+    const std::lock_guard<std::mutex> lock(learnt_.mutex);
+    return learnt_.distrusted.empty() || !learnt_.distrusted.count(key(value));
+  }
+
+  void distrust(const ValueInfo& value) override {
+    const std::lock_guard<std::mutex> lock(learnt_.mutex);
+    learnt_.distrusted.insert(key(value));
+  }
+
+  std::vector<std::string> unused_rules() const {
+    std::vector<std::string> unused;
+    for (std::size_t i = 0; i < used_.size(); ++i) {
+      if (!used_[i]) unused.push_back(rules_.list[i].label);
+    }
+    return unused;
+  }
+
+ private:
+  static std::string key(const ValueInfo& value) {
+    return value.op + '.' + value.overload + '#' + std::to_string(value.invocation) + '/' +
+           std::to_string(value.output);
+  }
+
+  Policy::Rules::Verdict judge(const ValueInfo& value) {
+    ValueView view;
+    view.op = value.op;
+    view.overload = value.overload;
+    view.invocation = value.invocation;
+    view.output = value.output;
+    view.sizes = value.tensor.sizes();
+    view.dtype = value.tensor.scalar_type();
+    view.device = value.tensor.device();
+    view.bytes = value.bytes;
+    view.drawn = value.drawn;
+    view.name = value.name;
+    view.module = value.module;
+    if (&value.module != module_) {
+      module_ = &value.module;
+      layer_ = layer_of(value.module);
+    }
+    view.layer = layer_;
+    return rules_.judge(view, &used_);
+  }
+
+  const Policy policy_;  // a tape, and with it this, may outlive the scope
+  const Policy::Rules& rules_;
+  Policy::Rules::Learnt& learnt_;
+  std::vector<bool> used_;
+  const std::string* module_ = nullptr;
+  int64_t layer_ = -1;
+};
+
+}  // namespace
+
+struct Scope::State {
+  explicit State(const Policy& policy)
+      : learnt(policy.rules().learnt()),
+        decider(std::make_shared<Applied>(policy)),
+        tape(std::make_shared<detail::Tape>(
+            decider, policy.rules().audit && !learnt.audited.exchange(true))),
+        recording(std::in_place, tape) {}
+
+  Policy::Rules::Learnt& learnt;
+  const std::shared_ptr<Applied> decider;
+  const std::shared_ptr<detail::Tape> tape;
+  std::optional<detail::Recording> recording;
+};
+
+Scope::Scope(const Policy& policy) : state_(std::make_unique<State>(policy)) {}
+
+Scope::~Scope() {
+  state_->recording.reset();
+  const auto unused = state_->decider->unused_rules();
+  if (unused.empty() || state_->learnt.warned.exchange(true)) return;
+  for (const std::string& label : unused) {
+    detail::warn("reprise: the rule '" + label + "' matched no value in this scope");
+  }
+}
+
+ScopeSummary Scope::summary() const {
+  const detail::TapeCounts counts = state_->tape->counts();
+  ScopeSummary summary;
+  summary.operators = counts.operators;
+  summary.saved = counts.saved;
+  summary.kept = counts.kept;
+  summary.encoded = counts.encoded;
+  summary.recomputed = counts.recomputed;
+  summary.external = counts.external;
+  summary.unknown = counts.unknown;
+  summary.replays = counts.replays;
+  summary.unused_rules = state_->decider->unused_rules();
+  return summary;
+}
+
+at::Tensor named(const std::string& name, const at::Tensor& tensor) {
+  for (const auto& tape : detail::current_tapes()) tape->name(tensor, name);
+  return tensor;
+}
+
+at::Tensor boundary(const at::Tensor& tensor, const std::string& kind) {
+  return named(kind, tensor);
+}
+
+at::Tensor keep(const at::Tensor& tensor) {
+  for (const auto& tape : detail::current_tapes()) tape->keep(tensor);
+  return tensor;
+}
+
+ModuleScope::ModuleScope(const std::string& name) : outer_length_(detail::current_module().size()) {
+  std::string& path = detail::current_module();
+  path += (path.empty() ? "" : ".") + name;
+  for (const auto& tape : detail::current_tapes()) tape->enter_module(path);
+}
+
+ModuleScope::~ModuleScope() {
+  std::string& path = detail::current_module();
+  path.resize(outer_length_);
+  for (const auto& tape : detail::current_tapes()) tape->enter_module(path);
+}
+
+}  // namespace reprise

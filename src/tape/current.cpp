@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tape/current.h"
+
+namespace reprise::detail {
+
+std::vector<std::shared_ptr<Tape>>& current_tapes() {
+  thread_local std::vector<std::shared_ptr<Tape>> tapes;
+  return tapes;
+}
+
+std::string& current_module() {
+  thread_local std::string path;
+  return path;
+}
+
+Recording::Recording(std::shared_ptr<Tape> tape)
+    : seal_(tape),
+      hooks_([tape](const at::Tensor& tensor) { return tape->pack(tensor); }),
+      mode_(*tape) {
+  tape->enter_module(current_module());
+  current_tapes().push_back(std::move(tape));
+}
+
+Recording::~Recording() { current_tapes().pop_back(); }
+
+}  // namespace reprise::detail

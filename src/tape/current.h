@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tape/tape.h"
+
+// The tapes that record on this thread, and the module path that it is in.
+
+namespace reprise::detail {
+
+/// Innermost last.
+std::vector<std::shared_ptr<Tape>>& current_tapes();
+
+/// "blocks.3.ffn".
+std::string& current_module();
+
+/// Records everything on this thread, as a mode and as hooks, while it lives; then seals the tape.
+class Recording {
+ public:
+  explicit Recording(std::shared_ptr<Tape> tape);
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+ private:
+  class Seal {
+   public:
+    explicit Seal(std::shared_ptr<Tape> tape) : tape_(std::move(tape)) {}
+    ~Seal() { tape_->seal(); }
+
+   private:
+    std::shared_ptr<Tape> tape_;
+  };
+  // In this order: the tape is sealed when nothing can be recorded any more.
+  Seal seal_;
+  HookScope hooks_;
+  DispatchModeScope mode_;
+};
+
+}  // namespace reprise::detail
