@@ -78,6 +78,18 @@ function(reprise_use_torch_pch target)
   endforeach()
 endfunction()
 
+# Defines NAME as the string `value`, in those files of the target that say NAME: a path in every
+# command line would keep ccache from hitting in another checkout.
+function(reprise_define_where_used target name value)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    file(STRINGS "${source}" uses REGEX "${name}" LIMIT_COUNT 1)
+    if(uses)
+      set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_DEFINITIONS "${name}=\"${value}\"")
+    endif()
+  endforeach()
+endfunction()
+
 # A program: one source or more, linked to the library and what else is named.
 #   reprise_add_program(NAME SOURCES … [LINKS …])
 function(reprise_add_program name)

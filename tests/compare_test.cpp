@@ -12,6 +12,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/one_thread.h"
+
 // Comparisons: that strategies agree to the last bit, and that one which does not is found out.
 
 namespace reprise::workloads {
@@ -35,6 +37,7 @@ Comparison compare_steps(Workload& workload, const std::string& strategies, int6
 }
 
 void expect_identical(const std::string& name, const WorkloadOptions& options) {
+  const tests::OneThread quick;
   const auto workload = make_workload(name, options);
   const Comparison comparison = compare_steps(*workload, kStrategies, 20);
   ASSERT_EQ(comparison.rows.size(), 8);
@@ -65,8 +68,10 @@ TEST(Compare, blocks_have_identical_gradients_under_every_strategy_with_and_with
 }
 
 TEST(Compare, reports_what_each_strategy_holds_and_runs_again) {
+  const tests::OneThread quick;
   WorkloadOptions options;
   options.layers = 8;
+  options.width = 32;
   const auto workload = make_workload("blocks", options);
   const Comparison comparison = compare_steps(*workload, "checkpoint,every:2,segments:4", 2);
   ASSERT_THAT(names_of(comparison), ElementsAre("plain", "checkpoint", "every:2", "segments:4"));
@@ -101,6 +106,7 @@ TEST(Compare, reports_what_each_strategy_holds_and_runs_again) {
 }
 
 TEST(Compare, puts_plain_first_and_keeps_the_order_of_the_others) {
+  const tests::OneThread quick;
   WorkloadOptions options;
   options.width = 4;
   const auto workload = make_workload("blocks", options);
@@ -109,6 +115,7 @@ TEST(Compare, puts_plain_first_and_keeps_the_order_of_the_others) {
 }
 
 TEST(Compare, bytes_do_not_depend_on_the_order_or_the_company) {
+  const tests::OneThread quick;
   WorkloadOptions options;
   options.width = 16;
   const auto workload = make_workload("blocks", options);
@@ -147,6 +154,7 @@ TEST(Compare, refuses_a_strategy_that_does_not_fit_before_anything_runs) {
 }
 
 TEST(Compare, tells_its_progress_to_the_end) {
+  const tests::OneThread quick;
   WorkloadOptions settings;
   settings.width = 4;
   const auto workload = make_workload("blocks", settings);

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/one_thread.h"
 #include "workloads/libtorch.h"
 #include "workloads/measured_step.h"
 #include "workloads/train.h"
@@ -127,6 +128,7 @@ void expect_linear(std::optional<int64_t> WorkloadOptions::*size, int64_t step,
 }
 
 TEST(Blocks, activation_bytes_grow_linearly) {
+  const tests::OneThread quick;
   for (const char* strategy : {"plain", "checkpoint"}) {
     SCOPED_TRACE(strategy);
     expect_linear(&WorkloadOptions::layers, 2, strategy);
@@ -137,6 +139,7 @@ TEST(Blocks, activation_bytes_grow_linearly) {
 }
 
 TEST(Blocks, of_24_layers_hold_a_fifth_when_checkpointed_and_less_in_segments_of_5) {
+  const tests::OneThread quick;
   WorkloadOptions options;
   options.layers = 24;
   const int64_t plain = held(options, "plain");
@@ -166,6 +169,7 @@ Trained trained(const std::string& name, const WorkloadOptions& options,
 }
 
 void expect_same_training(const std::string& name, const WorkloadOptions& options) {
+  const tests::OneThread quick;
   const Trained plain = trained(name, options, "plain");
   ASSERT_EQ(plain.losses.size(), 20);
   EXPECT_LT(plain.losses.back(), plain.losses.front());
@@ -189,13 +193,14 @@ TEST(Train, blocks_are_trained_identically_under_every_strategy) {
   WorkloadOptions options;
   options.width = 16;
   options.batch = 64;
-  options.learning_rate = 1;
+  options.learning_rate = 0.1;
   expect_same_training("blocks", options);
   options.dropout = 0.2;
   expect_same_training("blocks", options);
 }
 
 TEST(Train, logs_the_first_step_every_nth_and_the_last) {
+  const tests::OneThread quick;
   WorkloadOptions options;
   options.width = 4;
   const auto workload = make_workload("blocks", options);
@@ -244,6 +249,7 @@ TEST(Train, refuses_settings_that_never_end_or_do_not_fit) {
 }
 
 TEST(Train, stops_with_one_error_when_the_loss_is_not_finite) {
+  const tests::OneThread quick;
   WorkloadOptions options;
   options.width = 4;
   const auto at_once = make_workload("blocks", options);

@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include <ATen/CPUGeneratorImpl.h>
-
 namespace reprise::workloads {
 namespace {
 
@@ -53,7 +51,8 @@ Blocks::Blocks(const WorkloadOptions& options)
 
 // Drawn on the CPU, so that every device gets the same numbers.
 Batch Blocks::batch(int64_t step) {
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(step_seed(step));
+  at::Generator generator = at::globalContext().defaultGenerator(torch::kCPU).clone();
+  generator.set_current_seed(step_seed(step));
   const torch::Tensor input = torch::randn(shape_, generator).to(device());
   return {input.detach().requires_grad_(), torch::Tensor()};
 }

@@ -29,6 +29,7 @@ class Digits final : public Workload {
   int64_t samples_per_batch() const override { return data_.labels.numel(); }
   ForwardResult forward(const Strategy& strategy, const Batch& batch) override;
   std::optional<Quality> quality() override;
+  std::optional<double> target_loss() const override { return 1e-3; }
 
  private:
   void add_layer(const std::string& name, torch::nn::AnyModule module);

@@ -63,6 +63,7 @@ StepMeasure train_step(Workload& workload, torch::optim::Optimizer& optimizer,
 }  // namespace
 
 Training describe(Workload& workload, const TrainOptions& options) {
+  require_sense(workload, options);
   Training training;
   training.workload = workload.name();
   training.strategy = options.strategy.text;
@@ -78,7 +79,6 @@ Training describe(Workload& workload, const TrainOptions& options) {
 }
 
 Training train(Workload& workload, const TrainOptions& options) {
-  require_sense(workload, options);
   Training training = describe(workload, options);
   const auto optimizer = workload.make_optimizer();
   const auto start = Clock::now();

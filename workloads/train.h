@@ -22,12 +22,13 @@ struct TrainOptions {
   std::function<void(const TrainingStep&)> on_log;  ///< told each logged step. Default: nobody
 };
 
-/// The settings of a run, as they stand before its first step.
+/// The settings of a run, as they stand before its first step. Throws UsageError when nothing says
+/// when to stop, or the strategy does not fit.
 Training describe(Workload& workload, const TrainOptions& options);
 
 /// Trains the workload's weights. Equal workloads, seeds and numbers of steps give bit-identical
-/// losses and weights, whatever the strategy. Throws UsageError when nothing says when to stop or
-/// the strategy does not fit, and Error as soon as a loss is not finite.
+/// losses and weights, whatever the strategy. Throws as describe() does, and Error as soon as a
+/// loss is not finite.
 Training train(Workload& workload, const TrainOptions& options);
 
 }  // namespace reprise::workloads

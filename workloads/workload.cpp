@@ -16,6 +16,8 @@ std::vector<Segment> Workload::blocks() const {
 
 std::optional<Quality> Workload::quality() { return std::nullopt; }
 
+std::optional<double> Workload::target_loss() const { return std::nullopt; }
+
 std::unique_ptr<torch::optim::Optimizer> Workload::make_optimizer() {
   return std::make_unique<torch::optim::SGD>(module().parameters(), options_.learning_rate);
 }

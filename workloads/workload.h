@@ -75,6 +75,9 @@ class Workload {
 
   virtual std::unique_ptr<torch::optim::Optimizer> make_optimizer();
 
+  /// The loss at which training ends unless its user says otherwise. Default: none.
+  virtual std::optional<double> target_loss() const;
+
   /// A seed for all that is random in one step, well apart from those of its neighbours.
   uint64_t step_seed(int64_t step) const;
 

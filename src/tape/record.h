@@ -85,6 +85,7 @@ struct Write {
   ValueId before = kNone;  // the same, or none when the result does not depend on it
   ValueId after = kNone;
   std::size_t bytes = 0;
+  bool inherits_hold = false;  // the storage was held before, and stays so
 };
 
 /// One call of an operator.

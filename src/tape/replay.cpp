@@ -80,8 +80,8 @@ c10::Storage Tape::available(ValueId id) {
                 "something that is not an operator, and a replay needs what was there before",
                 "register the kernel as an operator, or call keep() on what depends on it");
   }
-  // Somebody else may still have it.
-  if (latest && unchanged && value.producer != kNone) {
+  // Somebody else may still have it. (An audit has everything: it wants to see the replay.)
+  if (!audit_ && latest && unchanged && value.producer != kNone) {
     if (auto alive = record.storage.lock()) {
       if (alive->nbytes() == value.bytes) return c10::Storage(std::move(alive));
     }

@@ -50,6 +50,9 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const bool own = info.generator >= 0 && arguments[info.generator].isGenerator();
     node.rng = own ? RngState::of(arguments[info.generator].toGenerator())
                    : RngState::capture({});
+    // Many operators may draw and do not (attention without dropout): share what has not moved.
+    if (last_rng_ && last_rng_->equals(*node.rng)) node.rng = last_rng_;
+    last_rng_ = node.rng;
   }
 
   info.call(*stack);
@@ -124,7 +127,8 @@ void Tape::plan_writes(Node& node, const torch::jit::Stack& stack) {
         return w.found == tensor.value;
       });
       if (known) continue;
-      node.writes.push_back({tensor.value, overwritten ? kNone : tensor.value, kNone, found.bytes});
+      node.writes.push_back(
+          {tensor.value, overwritten ? kNone : tensor.value, kNone, found.bytes, false});
     }
   }
   // Every argument that looks at a storage that is written to must see the same private copy.
@@ -137,12 +141,14 @@ void Tape::plan_writes(Node& node, const torch::jit::Stack& stack) {
       }
     }
   }
-  for (const Write& write : node.writes) {
+  for (Write& write : node.writes) {
     Value& found = values_[write.found];
     if (!found.held) continue;
-    // What is held is about to change. Values of the tape can be replayed; externals are copied if
-    // an earlier operator, or a result of this one, depends on them.
+    // What is held is about to change. Values of the tape can be replayed, and the storage is held
+    // on for what it becomes (a bias is added in place to a product that is worth keeping). Externals
+    // are copied if an earlier operator, or a result of this one, depends on them.
     const bool external = found.producer == kNone;
+    write.inherits_hold = !external;
     const bool wanted = found.read || (write.before != kNone && info.returns > info.writes.size());
     if (external && wanted) {
       const BelowAutograd below;
@@ -162,6 +168,7 @@ void Tape::note_writes(NodeId id, const torch::jit::Stack& arguments) {
     if (found.producer != kNone) {
       write.after = add_value(found.storage, id, kNone, write.bytes);
       values_[write.after].drawn = found.drawn || node.info->draws;
+      if (write.inherits_hold) values_[write.after].held = c10::Storage(record.storage.lock());
     } else {
       write.after = add_value(found.storage, kNone, kNone, write.bytes);
       values_[write.after].held = c10::Storage(record.storage.lock());
@@ -338,6 +345,7 @@ void Tape::seal() {
   sealed_ = true;
   by_address_.clear();
   invocations_.clear();
+  last_rng_.reset();
   count_readers();
 }
 

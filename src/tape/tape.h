@@ -133,6 +133,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   std::vector<std::weak_ptr<SavedValue>> pending_;  // saved, and not decided yet
   std::deque<std::string> names_{""};  // a deque: views of the texts are handed out
   int32_t module_ = 0;
+  std::optional<RngState> last_rng_;
   NodeId settled_ = 0;  // holds of earlier nodes have been looked through
   TapeCounts counts_;
   bool sealed_ = false;

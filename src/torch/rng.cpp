@@ -5,6 +5,7 @@
 #include <ATen/DeviceAccelerator.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 namespace reprise::detail {
@@ -53,6 +54,15 @@ RngState RngState::recapture() const {
     now.states_.emplace_back(generator, state_of(generator));
   }
   return now;
+}
+
+bool RngState::equals(const RngState& other) const {
+  return std::equal(states_.begin(), states_.end(), other.states_.begin(), other.states_.end(),
+                    [](const auto& a, const auto& b) {
+                      return a.first == b.first && a.second.nbytes() == b.second.nbytes() &&
+                             std::memcmp(a.second.const_data_ptr(), b.second.const_data_ptr(),
+                                         a.second.nbytes()) == 0;
+                    });
 }
 
 void RngState::restore() const {

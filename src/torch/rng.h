@@ -24,6 +24,9 @@ class RngState {
   /// Captures the same generators again, now.
   RngState recapture() const;
 
+  /// Whether both hold the same states of the same generators.
+  bool equals(const RngState& other) const;
+
   /// Puts the captured states into the generators.
   void restore() const;
 

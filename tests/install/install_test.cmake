@@ -14,6 +14,7 @@ function(run)
 endfunction()
 
 set(prefix "${WORK_DIR}/prefix")
+set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} "${LAUNCHER}")  # a list, which a command line would split
 file(REMOVE_RECURSE "${WORK_DIR}")
 run("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --config "${BUILD_TYPE}" --prefix "${prefix}")
 
@@ -28,7 +29,6 @@ function(build_consumer name)
   run("${CMAKE_COMMAND}" -S "${SOURCE_DIR}/examples/consumer" -B "${build}" -G "${GENERATOR}"
     "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}"
     "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
-    "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}"
     "-DCMAKE_PREFIX_PATH=${prefix}"
     ${ARGN})
   message(STATUS "${name}: configured")

@@ -14,9 +14,6 @@
 namespace reprise::command {
 namespace {
 
-// Where neither --steps nor --until-loss says when to stop.
-constexpr double kDefaultLoss = 1e-3;
-
 std::string number(const char* format, double value) {
   char text[64];
   std::snprintf(text, sizeof text, format, value);
@@ -76,9 +73,9 @@ int run(const Options& options) {
   settings.strategy = workloads::parse_strategy(options.text("--strategy").value_or("plain"));
   settings.steps = options.whole("--steps", 1, std::numeric_limits<int64_t>::max());
   settings.until_loss = options.positive_real("--until-loss");
-  if (!settings.steps && !settings.until_loss) settings.until_loss = kDefaultLoss;
   settings.log_every = options.whole("--log-every").value_or(settings.log_every);
   const auto workload = make_workload(options, options.positive_real("--learning-rate"));
+  if (!settings.steps && !settings.until_loss) settings.until_loss = workload->target_loss();
   const int64_t samples = workload->samples_per_batch();
   settings.on_log = [&](const TrainingStep& step) { print_step(step, settings.steps, samples); };
   print_header(workloads::describe(*workload, settings), settings);
@@ -95,7 +92,8 @@ Run add_train(CLI::App& verb) {
   add_run_options(*options);
   options->add("--strategy", "S", "default plain");
   options->add("--steps", "N", "stop after N steps");
-  options->add("--until-loss", "X", "stop at a loss of X or less, default 0.001 without --steps");
+  options->add("--until-loss", "X",
+               "stop at a loss of X or less, default 0.001 for digits without --steps");
   options->add("--log-every", "N", "print the first step, every N-th and the last, default 10000");
   options->add("--learning-rate", "X", "default 0.01");
   verb.footer(workloads::strategy_grammar());

@@ -63,9 +63,15 @@ const Verb& chosen(const CLI::App& app, const std::vector<Verb>& verbs) {
                    workloads::did_you_mean(extras.front(), names, help));
 }
 
+// All that is left to CLI11: an option without its value, or given twice.
 [[noreturn]] void reject(const CLI::ParseError& error) {
-  std::string what = error.what();
-  what = what.substr(0, what.find('\n'));
+  const std::string message = error.what();
+  std::string what = message.substr(0, message.find('\n'));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    const bool missing = message.ends_with("missing");
+    what = message.substr(0, message.find(':')) +
+           (missing ? ": a value is missing" : ": it is given more than once");
+  }
   throw UsageError(what, "'reprise <verb> --help' lists the options and their values");
 }
 
