@@ -6,7 +6,7 @@ JOBS        ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup configure build demo test bench format lint clean help
+.PHONY: setup configure build demo test fuzz bench format lint clean help
 
 setup: ## install what is missing: packages, LibTorch
 	@scripts/setup.sh
@@ -26,6 +26,11 @@ demo: configure ## plain and checkpointed training, side by side
 test: build ## all tests
 	@ctest --test-dir $(BUILD_DIR) --output-on-failure --parallel $(JOBS) \
 	  --output-log $(BUILD_DIR)/ctest.log
+
+FUZZ_SECONDS ?= 60
+fuzz: configure ## random programs against the tape, with fresh seeds, for FUZZ_SECONDS
+	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target reprise_fuzz
+	OMP_NUM_THREADS=1 $(BUILD_DIR)/tests/reprise_fuzz --seconds $(FUZZ_SECONDS)
 
 bench: configure ## build the benches and run each
 	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target bench_programs

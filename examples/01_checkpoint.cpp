@@ -22,9 +22,8 @@ int main() {
     const auto y = checkpointed ? rp::checkpoint(block, x) : block->forward(x);
     const auto held = rp::Meter().live() - step.base();
     const auto grad = torch::autograd::grad({y.square().mean()}, {x})[0];
-    std::cout << (checkpointed ? "checkpoint " : "plain      ") << "held "
-              << rp::format_bytes(held) << ", peak " << rp::format_bytes(step.peak_above_base())
-              << '\n';
+    std::cout << (checkpointed ? "checkpoint " : "plain      ") << "held " << rp::format_bytes(held)
+              << ", peak " << rp::format_bytes(step.peak_above_base()) << '\n';
     return grad;
   };
 

@@ -32,8 +32,8 @@ int main() {
     if (segments == 1) plain = grad;
     equal = equal && rp::bit_equal(plain, grad);
     std::cout << segments << " segments: held " << rp::format_bytes(held) << ", peak "
-              << rp::format_bytes(step.peak_above_base()) << ", "
-              << counter.stats().operators << " operators run again\n";
+              << rp::format_bytes(step.peak_above_base()) << ", " << counter.stats().operators
+              << " operators run again\n";
   }
   std::cout << "gradients bit-identical: " << (equal ? "yes" : "no") << '\n';
   return equal ? 0 : 1;

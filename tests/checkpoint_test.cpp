@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tests/support.h"
-
 #include <map>
 #include <optional>
 #include <string_view>
 #include <tuple>
+
+#include "tests/support.h"
 
 namespace reprise::testing {
 namespace {
@@ -58,9 +58,8 @@ TEST(Checkpoint, TakesLambdasFunctionsHoldersSharedModulesAndMembers) {
   expect(plain, [&] { return checkpoint(any, x).sin().sum(); });
   expect(plain, [&] { return checkpoint(function, x).sin().sum(); });
   expect(plain, [&] { return checkpoint(std::ref(*linear), x).sin().sum(); });
-  expect(plain, [&] {
-    return checkpoint(&torch::nn::LinearImpl::forward, linear.get(), x).sin().sum();
-  });
+  expect(plain,
+         [&] { return checkpoint(&torch::nn::LinearImpl::forward, linear.get(), x).sin().sum(); });
   const auto net_plain = [&] { return net.forward(x).sin().sum(); };
   expect(net_plain, [&] { return checkpoint(&Net::forward, &net, x).sin().sum(); });
   expect(net_plain, [&] {
@@ -114,8 +113,8 @@ TEST(Checkpoint, TakesTensorsInAnyContainerAndGivesThemGradients) {
       return checkpoint(options, f, std::vector<Tensor>{a, b},
                         std::map<std::string, Tensor>{{"c", c}}, std::optional<Tensor>(d),
                         std::pair<int, Tensor>{1, a}, Batch{b, c, 3}, Opaque{d},
-                        at::TensorList({a, b}), std::nullopt, "word", std::string(" and text"),
-                        0.5, Tensor())
+                        at::TensorList({a, b}), std::nullopt, "word", std::string(" and text"), 0.5,
+                        Tensor())
           .sum();
     });
   };
@@ -430,15 +429,15 @@ TEST(Checkpoint, BackwardInsideTheFunctionEqualsPlain) {
   for (const bool early_stop : {true, false}) {
     const auto f = [](const Tensor& t) {
       const Tensor y = t.sin().exp();
-      const Tensor slope =
-          torch::autograd::grad({y.sum()}, {t}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+      const Tensor slope = torch::autograd::grad({y.sum()}, {t}, {}, /*retain_graph=*/true,
+                                                 /*create_graph=*/true)[0];
       return y * slope.tanh();
     };
-    EXPECT_TRUE(same_bits(loss_and_gradients({x}, [&] { return f(x).sum(); }),
-                          loss_and_gradients({x}, [&] {
-                            const auto options = CheckpointOptions().early_stop(early_stop);
-                            return checkpoint(options, f, x).sum();
-                          })));
+    EXPECT_TRUE(
+        same_bits(loss_and_gradients({x}, [&] { return f(x).sum(); }), loss_and_gradients({x}, [&] {
+                    const auto options = CheckpointOptions().early_stop(early_stop);
+                    return checkpoint(options, f, x).sum();
+                  })));
   }
 }
 

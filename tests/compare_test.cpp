@@ -36,11 +36,12 @@ Comparison compare_steps(Workload& workload, const std::string& strategies, int6
   return compare(workload, parse_strategies(strategies), options);
 }
 
-void expect_identical(const std::string& name, const WorkloadOptions& options) {
+void expect_identical(const std::string& name, const WorkloadOptions& options,
+                      const std::string& strategies = kStrategies, int64_t steps = 20) {
   const tests::OneThread quick;
   const auto workload = make_workload(name, options);
-  const Comparison comparison = compare_steps(*workload, kStrategies, 20);
-  ASSERT_EQ(comparison.rows.size(), 8);
+  const Comparison comparison = compare_steps(*workload, strategies, steps);
+  ASSERT_EQ(comparison.rows.size(), parse_strategies(strategies).size());
   for (const StrategyRow& row : comparison.rows) {
     EXPECT_TRUE(row.grads_bit_equal) << name << " " << row.strategy;
     EXPECT_EQ(row.max_abs_grad_diff, 0) << name << " " << row.strategy;
@@ -65,6 +66,21 @@ TEST(Compare, blocks_have_identical_gradients_under_every_strategy_with_and_with
   options.dropout = 0.3;
   options.context = 3;
   expect_identical("blocks", options);
+}
+
+TEST(Compare, tape_strategies_have_identical_gradients_on_every_workload) {
+  const std::string strategies = "plain,tape:full,tape:every_layer,tape:keep_matmuls";
+  WorkloadOptions digits;
+  digits.hidden = {32, 48, 48, 16};
+  digits.dropout = 0.3;
+  expect_identical("digits", digits, strategies, 3);
+  WorkloadOptions options;
+  options.width = 32;
+  options.batch = 4;
+  options.context = 16;
+  options.dropout = 0.3;
+  expect_identical("blocks", options, strategies, 3);
+  expect_identical("gpt", options, strategies + ",checkpoint,attention,ffn,segments:3", 3);
 }
 
 TEST(Compare, reports_what_each_strategy_holds_and_runs_again) {

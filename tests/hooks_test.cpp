@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tests/support.h"
+#include <thread>
 
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/ThreadLocalState.h>
 
-#include <thread>
+#include "tests/support.h"
 
 namespace reprise::testing {
 namespace {
@@ -64,8 +64,9 @@ TEST(Hooks, ExceptionsOfPackAndUnpackPropagateAndLeaveNoState) {
   }
   Tensor y;
   {
-    const SavedTensorHooks hooks([](const Tensor& t) { return t.detach(); },
-                                 [](const Tensor&) -> Tensor { throw std::domain_error("unpack"); });
+    const SavedTensorHooks hooks(
+        [](const Tensor& t) { return t.detach(); },
+        [](const Tensor&) -> Tensor { throw std::domain_error("unpack"); });
     y = x.exp();
   }
   EXPECT_THROW(y.sum().backward(), std::domain_error);

@@ -108,8 +108,8 @@ TEST(Lifetime, APartialBackwardLeavesNoReplayedTensorsBehind) {
         return (a.detach() * w).sin();  // only this is needed for that of w
       },
       x);
-  const Tensor z = checkpoint([&](const Tensor& t, const Tensor& u) { return t.exp() * u.sin(); },
-                              x, w);
+  const Tensor z =
+      checkpoint([&](const Tensor& t, const Tensor& u) { return t.exp() * u.sin(); }, x, w);
   const int64_t before = meter.live();
   (void)torch::autograd::grad({y.sum()}, {w}, {}, /*retain_graph=*/true);
   (void)torch::autograd::grad({z.sum()}, {w}, {}, /*retain_graph=*/true);

@@ -11,15 +11,15 @@ std::string mismatch(const CheckpointOptions& options, const std::function<Tenso
                      const std::function<Tensor(Tensor)>& again) {
   const Tensor x = leaf({4, 8});
   int calls = 0;
-  const Tensor y =
-      checkpoint(options, [&](const Tensor& t) { return calls++ ? again(t) : first(t); }, x);
+  const Tensor y = checkpoint(
+      options, [&](const Tensor& t) { return calls++ ? again(t) : first(t); }, x);
   return message_of<RecomputeMismatch>([&] { y.sum().backward(); });
 }
 
 TEST(Mismatch, FewerTensorsNamesTheRegionAndBothCounts) {
-  const std::string message =
-      mismatch(CheckpointOptions().name("block 3"), [](Tensor t) { return t.exp().sin().cos(); },
-               [](Tensor t) { return t.exp().sin(); });
+  const std::string message = mismatch(
+      CheckpointOptions().name("block 3"), [](Tensor t) { return t.exp().sin().cos(); },
+      [](Tensor t) { return t.exp().sin(); });
   EXPECT_NE(message.find("'block 3'"), std::string::npos) << message;
   EXPECT_NE(message.find("saved 3 tensors, the replay only 2"), std::string::npos) << message;
   EXPECT_NE(message.find("\nhint: "), std::string::npos) << message;
@@ -35,8 +35,8 @@ TEST(Mismatch, MoreTensorsIsAnErrorOnlyWhenTheReplayGoesToItsEnd) {
   const Tensor x = leaf({4});
   int calls = 0;
   const Tensor y = checkpoint([&](const Tensor& t) { return calls++ ? three(t) : two(t); }, x);
-  EXPECT_TRUE(same_bits(torch::autograd::grad({y.sum()}, {x}),
-                        torch::autograd::grad({two(x).sum()}, {x})));
+  EXPECT_TRUE(
+      same_bits(torch::autograd::grad({y.sum()}, {x}), torch::autograd::grad({two(x).sum()}, {x})));
 }
 
 TEST(Mismatch, OtherShapeDtypeDeviceOrOperatorNamesIndexAndBoth) {
@@ -51,9 +51,9 @@ TEST(Mismatch, OtherShapeDtypeDeviceOrOperatorNamesIndexAndBoth) {
       mismatch({}, base, [](Tensor t) { return t.to(at::kDouble).exp().sin(); });
   EXPECT_NE(dtype.find("saved tensor 0 was Float[4, 8]"), std::string::npos) << dtype;
   EXPECT_NE(dtype.find("is Double[4, 8]"), std::string::npos) << dtype;
-  const std::string device = mismatch(
-      CheckpointOptions().early_stop(false), base,
-      [](Tensor t) { return at::empty(t.sizes(), at::kMeta).requires_grad_().exp().sin(); });
+  const std::string device = mismatch(CheckpointOptions().early_stop(false), base, [](Tensor t) {
+    return at::empty(t.sizes(), at::kMeta).requires_grad_().exp().sin();
+  });
   EXPECT_NE(device.find("on meta"), std::string::npos) << device;
   const std::string maker = mismatch({}, base, [](Tensor t) { return t.tanh().sin(); });
   EXPECT_NE(maker.find("from ExpBackward0 in the forward pass and is Float[4, 8] on cpu from "
@@ -85,9 +85,9 @@ TEST(Mismatch, ShapeThatVariesOnlyAfterTheLastWantedTensorIsNoError) {
 
 TEST(Mismatch, TheNextStepWorksAfterAnError) {
   const Tensor x = leaf({4});
-  EXPECT_FALSE(
-      mismatch({}, [](Tensor t) { return t.exp().sin(); }, [](Tensor t) { return t.exp(); })
-          .empty());
+  EXPECT_FALSE(mismatch(
+                   {}, [](Tensor t) { return t.exp().sin(); }, [](Tensor t) { return t.exp(); })
+                   .empty());
   const auto f = [](const Tensor& t) { return t.exp().sin(); };
   EXPECT_TRUE(same_bits(loss_and_gradients({x}, [&] { return f(x).sum(); }),
                         loss_and_gradients({x}, [&] { return checkpoint(f, x).sum(); })));

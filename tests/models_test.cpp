@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tests/support.h"
-
 #include <torch/script.h>
+
+#include "tests/support.h"
 
 // Small real models, whole: gradients and buffers against plain.
 
@@ -114,16 +114,16 @@ TEST(Models, ChannelsLastComplexAndHalfPrecision) {
       leaf({2, 4, 6, 6}).detach().contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
   const auto f = [&](const Tensor& t) { return layer(t).relu().square(); };
   expect_same(
-      *layer, image, [&] { return f(image).sum(); },
-      [&] { return checkpoint(f, image).sum(); });
+      *layer, image, [&] { return f(image).sum(); }, [&] { return checkpoint(f, image).sum(); });
   const Tensor z = at::complex(leaf({4, 4}, 1).detach(), leaf({4, 4}, 2).detach()).requires_grad_();
   const auto g = [](const Tensor& t) { return at::real(t.exp().matmul(t.conj()).sin()); };
   EXPECT_TRUE(same_bits(loss_and_gradients({z}, [&] { return g(z).sum(); }),
                         loss_and_gradients({z}, [&] { return checkpoint(g, z).sum(); })));
   const Tensor half = leaf({4, 4}).detach().to(at::kBFloat16).requires_grad_();
   const auto h = [](const Tensor& t) { return at::gelu(t.matmul(t)).softmax(-1); };
-  EXPECT_TRUE(same_bits(loss_and_gradients({half}, [&] { return h(half).square().sum(); }),
-                        loss_and_gradients({half}, [&] { return checkpoint(h, half).square().sum(); })));
+  EXPECT_TRUE(
+      same_bits(loss_and_gradients({half}, [&] { return h(half).square().sum(); }),
+                loss_and_gradients({half}, [&] { return checkpoint(h, half).square().sum(); })));
 }
 
 TEST(Models, RandomDropoutsOfEveryKind) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tests/support.h"
-
 #include <ATen/autocast_mode.h>
+
+#include "tests/support.h"
 
 // The replay finds the state that the forward pass ran in, and leaves what it found.
 
@@ -24,9 +24,11 @@ TEST(ReplayState, DropoutBeforeInsideAndAfterARegionEqualsPlainFiveTimes) {
         .sum();
   };
   for (uint64_t seed = 0; seed < 5; ++seed) {
-    const auto plain = loss_and_gradients({x}, [&] { return model(false); }, seed);
+    const auto plain = loss_and_gradients(
+        {x}, [&] { return model(false); }, seed);
     const Tensor plain_state = rng_state();
-    const auto ours = loss_and_gradients({x}, [&] { return model(true); }, seed);
+    const auto ours = loss_and_gradients(
+        {x}, [&] { return model(true); }, seed);
     EXPECT_TRUE(same_bits(plain, ours));
     EXPECT_TRUE(bit_equal(plain_state, rng_state()));
   }
@@ -162,6 +164,26 @@ TEST(ReplayState, DefaultDtypeAndThreadCountAreAsInForward) {
   EXPECT_EQ(dtype_after, at::kDouble);
   ASSERT_EQ(seen.size(), 2U);
   EXPECT_EQ(seen[0], seen[1]);
+}
+
+TEST(ReplayState, DenormalNumbersAreFlushedOrNotAsInForward) {
+  const Tensor x = at::full({8}, 2e-38F).requires_grad_();
+  const auto f = [](const Tensor& t) { return (t * 0.01).mul(t * 1e20).sum(); };
+  const Tensor plain = torch::autograd::grad({f(x)}, {x})[0];
+  for (const bool function : {true, false}) {
+    Tensor y;
+    if (function) {
+      y = checkpoint(f, x);
+    } else {
+      const Scope scope(Policy::keep_names({"none"}).audit(false));
+      y = f(x);
+    }
+    at::globalContext().setFlushDenormal(true);
+    const Tensor ours = torch::autograd::grad({y}, {x})[0];
+    at::globalContext().setFlushDenormal(false);
+    // The backward pass itself flushes; what it multiplies with must not have been.
+    EXPECT_TRUE(at::equal(ours.ne(0), plain.ne(0)));
+  }
 }
 
 }  // namespace

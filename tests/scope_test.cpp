@@ -14,12 +14,12 @@ constexpr int64_t kWidth = 64;
 struct Blocks : torch::nn::Module {
   explicit Blocks(int64_t layers) {
     for (int64_t i = 0; i < layers; ++i) {
-      up.push_back(register_module("up" + std::to_string(i), torch::nn::Linear(kWidth, 4 * kWidth)));
+      up.push_back(
+          register_module("up" + std::to_string(i), torch::nn::Linear(kWidth, 4 * kWidth)));
       down.push_back(
           register_module("down" + std::to_string(i), torch::nn::Linear(4 * kWidth, kWidth)));
-      norm.push_back(register_module(
-          "norm" + std::to_string(i),
-          torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth}))));
+      norm.push_back(register_module("norm" + std::to_string(i),
+                                     torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth}))));
     }
   }
   Tensor forward(Tensor x) {
@@ -122,8 +122,10 @@ TEST_F(ScopeTest, OnlyTheNamedValueIsDropped) {
 
 TEST_F(ScopeTest, MasksAreKeptAsBits) {
   ScopeSummary summary;
-  const Policy bits = Policy::where([](const ValueView& v) { return v.drawn; }, Action::encode,
-                                    "draws").otherwise(Action::keep).audit(false);
+  const Policy bits =
+      Policy::where([](const ValueView& v) { return v.drawn; }, Action::encode, "draws")
+          .otherwise(Action::keep)
+          .audit(false);
   EXPECT_TRUE(same_bits(plain, under(bits, &summary)));
   EXPECT_EQ(summary.encoded, 4);
   const int64_t noise = 2 * 32 * kWidth * 4;
@@ -134,8 +136,7 @@ TEST_F(ScopeTest, MustRulesWinAndCollisionsNameBoth) {
   const Policy must =
       Policy::recompute_ops({"aten::gelu"}) | Policy::keep_ops({"aten::gelu"}, Strength::must);
   ScopeSummary summary;
-  EXPECT_TRUE(
-      same_bits(plain, under(must.otherwise(Action::keep).audit(false), &summary)));
+  EXPECT_TRUE(same_bits(plain, under(must.otherwise(Action::keep).audit(false), &summary)));
   EXPECT_EQ(summary.recomputed, 0);
   const Policy collision = Policy::recompute_ops({"aten::gelu"}, Strength::must) |
                            Policy::keep_ops({"aten::gelu"}, Strength::must);
@@ -210,10 +211,11 @@ TEST(Audit, KeepsAValueWhoseReplayDiffersAndWarns) {
   const auto plain = loss_and_gradients({x}, f);
   const Policy policy = Policy::keep_names({"audit test"}).otherwise(Action::recompute);
   for (int step = 0; step < 3; ++step) {
-    EXPECT_TRUE(same_bits(plain, loss_and_gradients({x}, [&] {
-                            const Scope scope(policy);
-                            return f();
-                          })))
+    EXPECT_TRUE(same_bits(plain, loss_and_gradients({x},
+                                                    [&] {
+                                                      const Scope scope(policy);
+                                                      return f();
+                                                    })))
         << step;
   }
 }
@@ -230,6 +232,46 @@ TEST(Audit, KeepTellsTheTapeWhatItCannotSee) {
                           const Scope scope(Policy::keep_names({"keep test"}).audit(false));
                           return f();
                         })));
+}
+
+TEST(Scopes, APartialBackwardLeavesNoReplayedTensorsBehind) {
+  const Tensor x = leaf({1 << 14}, 1), w = leaf({1 << 14}, 2);
+  const Meter meter;
+  Tensor y;
+  {
+    const Scope scope(Policy::keep_names({"none"}).audit(false));
+    y = (x.exp() * w.sin()).sum();
+  }
+  const int64_t before = meter.live();
+  (void)torch::autograd::grad({y}, {w}, {}, /*retain_graph=*/true);
+  EXPECT_EQ(meter.live(), before);
+}
+
+TEST(Scopes, ARuleThatThrowsLateDoesNotEndTheProcess) {
+  const Tensor x = leaf({4});
+  const Policy policy =
+      Policy::keep_names({"a"}, Strength::must) | Policy::recompute_names({"a"}, Strength::must);
+  Tensor y;
+  EXPECT_THROW(
+      {
+        const Scope scope(policy);
+        y = x.exp();
+        named("a", y);
+      },
+      UsageError);
+  EXPECT_NO_THROW(y.sum().backward());
+}
+
+TEST(Scopes, TheSummaryGoesOnCountingAfterTheEnd) {
+  const Tensor x = leaf({4});
+  Scope scope(Policy::keep_names({"none"}).audit(false));
+  const Tensor y = x.exp().sin().cos().sum();
+  scope.end();
+  x.exp();  // not recorded
+  EXPECT_EQ(scope.summary().operators, 4);
+  EXPECT_EQ(scope.summary().replays, 0);
+  y.backward();
+  EXPECT_EQ(scope.summary().replays, 2);
 }
 
 TEST(Scopes, NamesDoNothingOutsideOfAScope) {

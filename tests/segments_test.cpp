@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tests/support.h"
-
 #include <limits>
+
+#include "tests/support.h"
 
 namespace reprise::testing {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tests/support.h"
-
 #include <tuple>
+
+#include "tests/support.h"
 
 namespace reprise::testing {
 namespace {
@@ -89,9 +89,8 @@ TEST(Sequential, GradientsEqualPlainForEverySplitOfASequential) {
   leaves.push_back(x);
   const auto plain = loss_and_gradients(leaves, [&] { return net->forward(x).sum(); });
   for (int k = 1; k <= 8; ++k) {
-    EXPECT_TRUE(same_bits(plain, loss_and_gradients(leaves, [&] {
-                            return checkpoint_sequential(net, k, x).sum();
-                          })));
+    EXPECT_TRUE(same_bits(
+        plain, loss_and_gradients(leaves, [&] { return checkpoint_sequential(net, k, x).sum(); })));
     EXPECT_TRUE(same_bits(plain, loss_and_gradients(leaves, [&] {
                             return checkpoint_segments(net, int64_t{k}, x).sum();
                           })));

@@ -171,6 +171,26 @@ TEST(RunLayers, runs_again_what_regions_says) {
   EXPECT_THAT(calls_of("every:3", 4), ElementsAre(1, 1, 2, 1));
 }
 
+TEST(RunLayers, tape_runs_every_layer_once) {
+  EXPECT_THAT(calls_of("tape:full", 4), ElementsAre(1, 1, 1, 1));
+  EXPECT_TRUE(policy_of(parse_strategy("tape:full")).has_value());
+  EXPECT_FALSE(policy_of(parse_strategy("checkpoint")).has_value());
+}
+
+TEST(RunParts, runs_again_only_the_part_that_is_named) {
+  std::vector<int> calls(2, 0);
+  const auto part = [&](int i) {
+    return [&calls, i](const torch::Tensor& x) {
+      ++calls[static_cast<std::size_t>(i)];
+      return x * x.cos();
+    };
+  };
+  const std::vector<LayerPart> parts{{"attention", part(0)}, {"ffn", part(1)}};
+  const torch::Tensor x = torch::full({3}, 0.5, torch::requires_grad());
+  run_parts(parse_strategy("ffn"), parts, x).sum().backward();
+  EXPECT_THAT(calls, ElementsAre(1, 2));
+}
+
 TEST(RunLayers, refuses_a_strategy_that_does_not_fit_before_it_runs_a_layer) {
   CountingLayers counting(3);
   EXPECT_THROW(run_layers(parse_strategy("sequential:4"), counting.layers, make_segments(3, 1),

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <reprise/reprise.h>
-
-#include <gtest/gtest.h>
-#include <torch/torch.h>
-
 #include <functional>
 #include <string>
 #include <vector>
+
+#include <reprise/reprise.h>
+
+#include <torch/torch.h>
+
+#include <gtest/gtest.h>
 
 // What many tests need: leaves, gradients, and comparisons bit by bit.
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tests/support.h"
-
+#include <atomic>
 #include <barrier>
 #include <thread>
+
+#include "tests/support.h"
 
 namespace reprise::testing {
 namespace {
@@ -33,6 +34,44 @@ TEST(Threads, ReplicasTrainAtOnceEachAsIfAlone) {
   }
   for (std::thread& thread : threads) thread.join();
   for (int i = 0; i < kThreads; ++i) EXPECT_TRUE(same_bits(alone[i], together[i]));
+}
+
+// All threads draw from LibTorch's one default generator at once, so what each draws is left to
+// chance; but a replay must draw what its own forward pass drew.
+void expect_own_masks(const std::function<Tensor(const Tensor&)>& forward) {
+  std::vector<std::thread> threads;
+  std::barrier start(4);
+  std::atomic<int> wrong{0};
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      const Tensor x = at::ones({64}).requires_grad_();
+      start.arrive_and_wait();
+      for (int k = 0; k < 200; ++k) {
+        const Tensor y = forward(x);
+        const Tensor slope = torch::autograd::grad({y.sum()}, {x})[0];
+        if (!at::equal(slope.ne(0), y.ne(0))) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Threads, DropoutInRegionsOfManyThreadsIsReplayedAsDrawn) {
+  const auto noisy = [](const Tensor& t) { return at::dropout(t.exp(), 0.5, true).sin(); };
+  expect_own_masks([&](const Tensor& x) {
+    return checkpoint([&](const Tensor& t) { return checkpoint(noisy, t).tanh(); }, x);
+  });
+}
+
+TEST(Threads, DropoutUnderScopesOfManyThreadsIsReplayedAsDrawn) {
+  const Policy policy = Policy::recompute_ops({"aten::bernoulli_", "aten::div_", "aten::mul"})
+                            .otherwise(Action::recompute)
+                            .audit(false);
+  expect_own_masks([&](const Tensor& x) {
+    const Scope scope(policy);
+    return at::dropout(x.exp(), 0.5, true).sin();
+  });
 }
 
 TEST(Threads, BackwardOnAnotherThread) {

@@ -49,7 +49,7 @@ MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t 
   MeasuredStep measured;
   PeakScope scope(meter);
   const auto start = std::chrono::steady_clock::now();
-  ForwardResult result = workload.forward(strategy, batch);
+  ForwardResult result = workload.run(strategy, batch);
   measured.held_bytes = meter.live() - scope.base();
   result.loss.backward();
   synchronize(workload.device());

@@ -5,6 +5,7 @@
 
 #include "workloads/blocks.h"
 #include "workloads/digits.h"
+#include "workloads/gpt.h"
 #include "workloads/words.h"
 #include "workloads/workload.h"
 
@@ -28,6 +29,7 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
       {"digits", {"--hidden", "--dropout", "--data"}, make<Digits>},
       {"blocks", {"--layers", "--width", "--context", "--batch", "--dropout"}, make<Blocks>},
+      {"gpt", {"--layers", "--width", "--heads", "--context", "--batch", "--dropout"}, make<Gpt>},
   };
   return kEntries;
 }
@@ -36,6 +38,7 @@ std::vector<std::string> given(const WorkloadOptions& options) {
   std::vector<std::string> names;
   if (options.layers) names.push_back("--layers");
   if (options.width) names.push_back("--width");
+  if (options.heads) names.push_back("--heads");
   if (options.context) names.push_back("--context");
   if (options.batch) names.push_back("--batch");
   if (options.hidden) names.push_back("--hidden");
@@ -78,6 +81,7 @@ void check_values(const WorkloadOptions& options) {
   };
   check("--layers", options.layers);
   check("--width", options.width);
+  check("--heads", options.heads);
   check("--context", options.context);
   check("--batch", options.batch);
   if (options.hidden) require_positive("--hidden", *options.hidden);

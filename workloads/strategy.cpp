@@ -9,6 +9,7 @@
 
 #include <reprise/checkpoint.h>
 #include <reprise/error.h>
+#include <reprise/scope.h>
 #include <reprise/sequential.h>
 
 #include "workloads/words.h"
@@ -62,6 +63,25 @@ StrategyKind parse_layers(const std::string& text, const std::string& value) {
   return cut;
 }
 
+const std::vector<std::pair<std::string, Policy>>& tape_policies() {
+  static const std::vector<std::pair<std::string, Policy>> kPolicies = {
+      {"full", Policy::full()},
+      {"every_layer", Policy::every_layer()},
+      {"keep_matmuls", Policy::keep_matmuls()},
+  };
+  return kPolicies;
+}
+
+StrategyKind parse_tape(const std::string& text, const std::string& value) {
+  std::vector<std::string> names;
+  for (const auto& [name, policy] : tape_policies()) {
+    if (name == value) return OnTape{policy};
+    names.push_back(name);
+  }
+  throw UsageError("strategy '" + text + "': unknown policy '" + value + "'",
+                   did_you_mean(value, names, "policies: " + join(names)));
+}
+
 const std::vector<Word>& words() {
   static const std::vector<Word> kWords = {
       {"plain", "plain", Plain{}, nullptr},
@@ -85,6 +105,9 @@ const std::vector<Word>& words() {
        [](const std::string& text, const std::string& value) -> StrategyKind {
          return EveryNth{positive(text, value)};
        }},
+      {"attention", "attention", OnlyPart{"attention"}, nullptr},
+      {"ffn", "ffn", OnlyPart{"ffn"}, nullptr},
+      {"tape", "tape:full, tape:every_layer or tape:keep_matmuls", {}, parse_tape},
   };
   return kWords;
 }
@@ -179,6 +202,8 @@ std::vector<Segment> regions(const Strategy& strategy, int64_t layers,
                              const std::vector<Segment>& blocks) {
   return std::visit(Overloaded{
                         [&](const Plain&) { return std::vector<Segment>(); },
+                        [&](const OnTape&) { return std::vector<Segment>(); },
+                        [&](const OnlyPart&) { return single_layers(0, layers - 1, 1); },
                         [&](const EachBlock&) { return blocks; },
                         [&](const BalancedSegments& kind) {
                           return balanced_regions(strategy, layers, kind.segments);
@@ -206,6 +231,25 @@ std::vector<Segment> regions(const Strategy& strategy, int64_t layers,
                     strategy.kind);
 }
 
+std::optional<Policy> policy_of(const Strategy& strategy) {
+  const auto* tape = std::get_if<OnTape>(&strategy.kind);
+  return tape ? std::optional<Policy>(tape->policy) : std::nullopt;
+}
+
+std::optional<std::string> part_of(const Strategy& strategy) {
+  const auto* only = std::get_if<OnlyPart>(&strategy.kind);
+  return only ? std::optional<std::string>(only->name) : std::nullopt;
+}
+
+at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& parts, at::Tensor x) {
+  const auto only = part_of(strategy);
+  for (const LayerPart& part : parts) {
+    const ModuleScope module(part.name);
+    x = boundary(only == part.name ? checkpoint(part.run, x) : part.run(x), "layer");
+  }
+  return x;
+}
+
 at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,
                       const std::vector<Segment>& blocks, at::Tensor x) {
   const auto count = static_cast<int64_t>(layers.size());
@@ -216,8 +260,14 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
     for (int64_t i = 0; i < count; ++i) {
       const bool chosen = next != checkpointed.end() && next->begin == i;
       if (chosen) ++next;
-      x = chosen ? checkpoint(layers[i], x) : layers[i](x);
+      const ModuleScope module("layers." + std::to_string(i));
+      x = boundary(chosen ? checkpoint(layers[i], x) : layers[i](x));
     }
+    return std::move(x);
+  };
+  // The parts are checkpointed by run_parts(), inside the layers.
+  const auto plainly = [&] {
+    for (const Layer& layer : layers) x = layer(x);
     return std::move(x);
   };
   return std::visit(Overloaded{
@@ -228,6 +278,8 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
                         [&](const SizedSegments&) { return segmented(); },
                         [&](const CutAfter&) { return segmented(); },
                         [&](const Plain&) { return singly(); },
+                        [&](const OnTape&) { return singly(); },
+                        [&](const OnlyPart&) { return plainly(); },
                         [&](const LayerRange&) { return singly(); },
                         [&](const EveryNth&) { return singly(); },
                     },

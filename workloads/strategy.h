@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include <reprise/policy.h>
 #include <reprise/segments.h>
 
 #include <ATen/core/Tensor.h>
@@ -39,8 +41,21 @@ struct EveryNth {
   int64_t n;
 };  // every:N
 
-using StrategyKind =
-    std::variant<Plain, EachBlock, BalancedSegments, SizedSegments, CutAfter, LayerRange, EveryNth>;
+struct OnlyPart {
+  std::string name;
+};  // attention, ffn: that part of each layer
+struct OnTape {
+  Policy policy;
+};  // tape:full, ...: operator replay
+
+using StrategyKind = std::variant<Plain, EachBlock, BalancedSegments, SizedSegments, CutAfter,
+                                  LayerRange, EveryNth, OnlyPart, OnTape>;
+
+/// A layer is a chain of parts, where a workload's layers have them.
+struct LayerPart {
+  std::string name;
+  Layer run;
+};
 
 struct Strategy {
   std::string text;  ///< as it was written
@@ -63,6 +78,15 @@ std::vector<Strategy> parse_strategies(const std::string& text);
 /// both numbers, when the strategy does not fit.
 std::vector<Segment> regions(const Strategy& strategy, int64_t layers,
                              const std::vector<Segment>& blocks);
+
+/// The policy of a strategy that replays operators; none for the others.
+std::optional<Policy> policy_of(const Strategy& strategy);
+
+/// The part of each layer that a strategy asks for; none for those that ask for whole layers.
+std::optional<std::string> part_of(const Strategy& strategy);
+
+/// Runs the parts of one layer on `x`, by checkpointing where the strategy names the part.
+at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& parts, at::Tensor x);
 
 /// Runs the layers one after the other on `x`, those in regions() by checkpointing.
 at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,

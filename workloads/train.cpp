@@ -51,7 +51,7 @@ StepMeasure train_step(Workload& workload, torch::optim::Optimizer& optimizer,
   synchronize(workload.device());
   const PeakScope scope{Meter(workload.device())};
   const auto start = Clock::now();
-  const torch::Tensor loss = workload.forward(strategy, batch).loss;
+  const torch::Tensor loss = workload.run(strategy, batch).loss;
   loss.backward();
   optimizer.step();
   synchronize(workload.device());

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "workloads/workload.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <reprise/error.h>
+#include <reprise/scope.h>
+
+#include "workloads/words.h"
 
 namespace reprise::workloads {
 
@@ -14,12 +18,27 @@ std::vector<Segment> Workload::blocks() const {
   return make_segments(static_cast<int64_t>(layers().size()), 1);
 }
 
+ForwardResult Workload::run(const Strategy& strategy, const Batch& batch) {
+  if (const auto part = part_of(strategy)) {
+    const std::vector<std::string> names = part_names();
+    if (std::find(names.begin(), names.end(), *part) == names.end()) {
+      throw UsageError(
+          "strategy '" + strategy.text + "': the layers of '" + name_ + "' have no such part",
+          names.empty() ? "choose a strategy for whole layers" : "they have " + join(names));
+    }
+  }
+  std::optional<Scope> scope;
+  if (const auto policy = policy_of(strategy)) scope.emplace(*policy);
+  return forward(strategy, batch);
+}
+
 std::optional<Quality> Workload::quality() { return std::nullopt; }
 
 std::optional<double> Workload::target_loss() const { return std::nullopt; }
 
 std::unique_ptr<torch::optim::Optimizer> Workload::make_optimizer() {
-  return std::make_unique<torch::optim::SGD>(module().parameters(), options_.learning_rate);
+  return std::make_unique<torch::optim::SGD>(module().parameters(),
+                                             options_.learning_rate.value_or(0.01));
 }
 
 // The finaliser of splitmix64. Plain sums would make step 1 of seed 0 the step 0 of seed 1.

@@ -20,12 +20,13 @@ namespace reprise::workloads {
 struct WorkloadOptions {
   std::optional<int64_t> layers;
   std::optional<int64_t> width;
+  std::optional<int64_t> heads;
   std::optional<int64_t> context;
   std::optional<int64_t> batch;
   std::optional<std::vector<int64_t>> hidden;
   std::optional<double> dropout;
   std::optional<std::string> data;  ///< path of the data file
-  double learning_rate = 0.01;
+  std::optional<double> learning_rate;
   int64_t seed = 0;
   torch::Device device = torch::kCPU;
 };
@@ -68,6 +69,9 @@ class Workload {
   virtual Batch batch(int64_t step) = 0;
   virtual int64_t samples_per_batch() const = 0;
 
+  /// The forward pass of a step by a strategy: under a Scope where it asks for one.
+  ForwardResult run(const Strategy& strategy, const Batch& batch);
+
   virtual ForwardResult forward(const Strategy& strategy, const Batch& batch) = 0;
 
   /// Of the present weights, without dropout. Default: none.
@@ -77,6 +81,9 @@ class Workload {
 
   /// The loss at which training ends unless its user says otherwise. Default: none.
   virtual std::optional<double> target_loss() const;
+
+  /// Names of the parts that each layer consists of, for strategies such as `ffn`. Default: none.
+  virtual std::vector<std::string> part_names() const { return {}; }
 
   /// A seed for all that is random in one step, well apart from those of its neighbours.
   uint64_t step_seed(int64_t step) const;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <reprise/detail/bound_call.h>
-#include <reprise/detail/region.h>
-#include <reprise/export.h>
-
 #include <concepts>
 #include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
+
+#include <reprise/detail/bound_call.h>
+#include <reprise/detail/region.h>
+#include <reprise/export.h>
 
 // checkpoint(): run a function without keeping what it saves for the backward pass, and run it
 // again when the backward pass asks. The C++ counterpart of torch.utils.checkpoint, by function
@@ -97,8 +97,8 @@ decltype(auto) checkpoint(const CheckpointOptions& options, F&& fn, Args&&... ar
 }
 
 template <class F, class... Args>
-  requires(!std::derived_from<std::remove_cvref_t<F>, CheckpointOptions>)
-decltype(auto) checkpoint(F&& fn, Args&&... args) {
+requires(!std::derived_from<std::remove_cvref_t<F>, CheckpointOptions>) decltype(auto)
+    checkpoint(F&& fn, Args&&... args) {
   return checkpoint(CheckpointOptions(), std::forward<F>(fn), std::forward<Args>(args)...);
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <reprise/export.h>
-
 #include <stdexcept>
 #include <string>
+
+#include <reprise/export.h>
 
 // What Reprise throws. Every error derives from reprise::Error, so that callers can tell ours from
 // LibTorch's c10::Error, and every message ends with one line that begins with "hint: ".

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <reprise/export.h>
-
-#include <ATen/core/Tensor.h>
-
 #include <functional>
 #include <memory>
 #include <type_traits>
 #include <utility>
+
+#include <reprise/export.h>
+
+#include <ATen/core/Tensor.h>
 
 // Saved-tensor hooks: what Python knows as torch.autograd.graph.saved_tensors_hooks, for C++.
 //
@@ -55,19 +55,19 @@ class PackedBy final : public PackedTensor {
 
 /// Replaces every tensor that autograd saves on this thread while the object lives.
 ///
-/// `pack(const at::Tensor&)` returns anything that can be moved; `unpack(const P&)` returns a tensor of
-/// the same shape, dtype and device. A pack that keeps its argument itself (not a detached copy of
-/// it) makes a reference cycle when the tensor is an output of the operator that saves it; return
-/// `t.detach()`. Neither may write to the tensor. Exceptions propagate to the forward or backward.
-/// Throws Error when LibTorch's hooks are disabled on this thread, or when another library has
-/// replaced the autograd engine after Reprise was set up.
+/// `pack(const at::Tensor&)` returns anything that can be moved; `unpack(const P&)` returns a
+/// tensor of the same shape, dtype and device. A pack that keeps its argument itself (not a
+/// detached copy of it) makes a reference cycle when the tensor is an output of the operator that
+/// saves it; return `t.detach()`. Neither may write to the tensor. Exceptions propagate to the
+/// forward or backward. Throws Error when LibTorch's hooks are disabled on this thread, or when
+/// another library has replaced the autograd engine after Reprise was set up.
 class SavedTensorHooks {
  public:
   template <class Pack, class Unpack>
   SavedTensorHooks(Pack pack, Unpack unpack)
       : scope_([pack = std::make_shared<Pack>(std::move(pack)),
-                unpack = std::make_shared<Unpack>(std::move(unpack))](const at::Tensor& tensor)
-                   -> std::shared_ptr<detail::PackedTensor> {
+                unpack = std::make_shared<Unpack>(std::move(unpack))](
+                   const at::Tensor& tensor) -> std::shared_ptr<detail::PackedTensor> {
           using Packed = std::decay_t<decltype((*pack)(tensor))>;
           return std::make_shared<detail::PackedBy<Packed, Unpack>>((*pack)(tensor), unpack);
         }) {}

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/Generator.h>
-#include <ATen/core/Tensor.h>
-
 #include <array>
 #include <concepts>
 #include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 
 // Finds the tensors and generators in a value, at any depth of nesting: optional, pair, tuple,
 // array, and every container with begin(), end() and value_type (vector, list, map, ...).
@@ -28,10 +28,14 @@ template <class T>
 concept Leaf = std::same_as<T, at::Tensor> || std::same_as<T, at::Generator>;
 
 template <class T>
-concept HasFields = requires(T& value) { reprise_fields(value); };
+concept HasFields = requires(T& value) {
+  reprise_fields(value);
+};
 
 template <class T>
-concept TupleLike = requires { std::tuple_size<T>::value; };
+concept TupleLike = requires {
+  std::tuple_size<T>::value;
+};
 
 template <class T>
 struct IsOptional : std::false_type {};
@@ -43,7 +47,8 @@ concept Container = requires(T& value) {
   typename T::value_type;
   value.begin();
   value.end();
-} && !std::same_as<typename T::value_type, T>;
+}
+&&!std::same_as<typename T::value_type, T>;
 
 template <class T>
 constexpr bool may_hold_tensors();
@@ -78,8 +83,7 @@ void visit_nested(T& value, Visitor&& visit) {
   } else if constexpr (Leaf<T>) {
     visit(value);
   } else if constexpr (HasFields<T>) {
-    std::apply([&](auto&... fields) { (visit_nested(fields, visit), ...); },
-               reprise_fields(value));
+    std::apply([&](auto&... fields) { (visit_nested(fields, visit), ...); }, reprise_fields(value));
   } else if constexpr (IsOptional<T>::value) {
     if (value) visit_nested(*value, visit);
   } else if constexpr (Container<T>) {

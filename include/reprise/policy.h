@@ -14,15 +14,15 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/ArrayRef.h>
 
-// What becomes of each value that a forward pass makes: kept, kept in a smaller form, or recomputed.
-// A policy is a list of rules; the first that matches a value decides. Policies are values: cheap to
-// copy, never changed by use, safe to share between threads.
+// What becomes of each value that a forward pass makes: kept, kept in a smaller form, or
+// recomputed. A policy is a list of rules; the first that matches a value decides. Policies are
+// values: cheap to copy, never changed by use, safe to share between threads.
 
 namespace reprise {
 
 enum class Action {
-  keep,       ///< keep it as it is
-  encode,     ///< keep it in a smaller form without loss (masks as bits, narrow integers), or as it is
+  keep,    ///< keep it as it is
+  encode,  ///< keep it in a smaller form without loss (masks as bits, narrow integers), or as it is
   recompute,  ///< drop it; replay the operators that made it when the backward pass asks
 };
 
@@ -39,19 +39,20 @@ struct ValueView {
   c10::IntArrayRef sizes;
   c10::ScalarType dtype = c10::ScalarType::Float;
   c10::Device device = c10::kCPU;
-  int64_t bytes = 0;          ///< of its storage
-  bool drawn = false;         ///< its storage holds random draws, such as dropout noise
-  std::string_view name;      ///< as given by named() or boundary(), else empty
-  std::string_view module;    ///< path of the innermost ModuleScope, "blocks.3.ffn", else empty
-  int64_t layer = -1;         ///< the first number in that path, 3; -1 without one
+  int64_t bytes = 0;        ///< of its storage
+  bool drawn = false;       ///< its storage holds random draws, such as dropout noise
+  std::string_view name;    ///< as given by named() or boundary(), else empty
+  std::string_view module;  ///< path of the innermost ModuleScope, "blocks.3.ffn", else empty
+  int64_t layer = -1;       ///< the first number in that path, 3; -1 without one
 };
 
 class REPRISE_API Policy {
  public:
   using Predicate = std::function<bool(const ValueView&)>;
 
-  /// Results of these operators: "aten::mm" for all its overloads, "aten::mul.Tensor" for one; "aten::"
-  /// may be left out. Throws UsageError for an operator that is not registered, naming the nearest.
+  /// Results of these operators: "aten::mm" for all its overloads, "aten::mul.Tensor" for one;
+  /// "aten::" may be left out. Throws UsageError for an operator that is not registered, naming the
+  /// nearest.
   static Policy keep_ops(const std::vector<std::string>& ops, Strength strength = Strength::prefer);
   static Policy encode_ops(const std::vector<std::string>& ops,
                            Strength strength = Strength::prefer);
@@ -96,15 +97,16 @@ class REPRISE_API Policy {
   /// rule that recomputes, keep; after any other, recompute.
   Policy otherwise(Action action) const;
 
-  /// Whether the first scope with these rules (by their labels) checks every value that it drops: it
-  /// keeps them all, and compares each with its replay bit by bit. A value whose replay differs is
-  /// kept from then on, and a warning names the operator. Default: true.
+  /// Whether the first scope with these rules (by their labels) checks every value that it drops:
+  /// it keeps them all, and compares each with its replay bit by bit. A value whose replay differs
+  /// is kept from then on, and a warning names the operator. Default: true.
   Policy audit(bool on) const;
 
   struct Rules;
   const Rules& rules() const { return *rules_; }
 
  private:
+  Policy preset() const;
   explicit Policy(std::shared_ptr<const Rules> rules) : rules_(std::move(rules)) {}
   static Policy rule(Predicate predicate, Action action, const std::string& label,
                      Strength strength);

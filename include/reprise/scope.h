@@ -20,14 +20,14 @@ namespace reprise {
 
 /// What a scope did. See docs/tape.md for what the words mean.
 struct ScopeSummary {
-  int64_t operators = 0;    ///< recorded
-  int64_t saved = 0;        ///< tensors that autograd saved
-  int64_t kept = 0;         ///<   of these: kept by the policy
-  int64_t encoded = 0;      ///<   of these: kept in a smaller form
-  int64_t recomputed = 0;   ///<   of these: dropped
-  int64_t external = 0;     ///<   of these: made outside of the scope; keeping them costs nothing
-  int64_t unknown = 0;      ///<   of these: not replayable, kept
-  int64_t replays = 0;      ///< operators run again so far
+  int64_t operators = 0;   ///< recorded
+  int64_t saved = 0;       ///< tensors that autograd saved
+  int64_t kept = 0;        ///<   of these: kept by the policy
+  int64_t encoded = 0;     ///<   of these: kept in a smaller form
+  int64_t recomputed = 0;  ///<   of these: dropped
+  int64_t external = 0;    ///<   of these: made outside of the scope; keeping them costs nothing
+  int64_t unknown = 0;     ///<   of these: not replayable, kept
+  int64_t replays = 0;     ///< operators run again so far
   std::vector<std::string> unused_rules;  ///< labels of rules that matched no value
 };
 
@@ -42,6 +42,10 @@ class REPRISE_API Scope {
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
+  /// Ends the recording before the object's own end; its summary then goes on counting the replays.
+  /// REQUIRES: the thread that made it, and no scope that began after it still recording.
+  void end();
+
   ScopeSummary summary() const;
 
  private:
@@ -49,8 +53,8 @@ class REPRISE_API Scope {
   std::unique_ptr<State> state_;
 };
 
-/// Gives the value of `tensor` a name, for rules by name. Returns the tensor. Does nothing outside of
-/// a scope, or for a tensor that the scope has not made.
+/// Gives the value of `tensor` a name, for rules by name. Returns the tensor. Does nothing outside
+/// of a scope, or for a tensor that the scope has not made.
 REPRISE_API at::Tensor named(const std::string& name, const at::Tensor& tensor);
 
 /// Marks what flows from one block to the next, or with kind "layer" between the layers of a block:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <reprise/export.h>
-
 #include <cstdint>
 #include <vector>
+
+#include <reprise/export.h>
 
 // How a row of layers is cut into segments. Plain arithmetic: nothing here runs a layer.
 

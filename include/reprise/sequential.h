@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <reprise/checkpoint.h>
-#include <reprise/error.h>
-#include <reprise/segments.h>
-
 #include <concepts>
 #include <cstdint>
 #include <iterator>
@@ -13,6 +9,10 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <reprise/checkpoint.h>
+#include <reprise/error.h>
+#include <reprise/segments.h>
 
 // Layers in a row, run in checkpointed segments: only what flows between the segments is kept.
 //
@@ -98,8 +98,7 @@ auto run_segments(const CheckpointOptions& options, std::shared_ptr<std::vector<
   Value value = checkpoint(
       options_of(0),
       [layers, run_from, segment = segments.front()](auto&&... in) -> Value {
-        return run_from(segment,
-                        call((*layers)[segment.begin], std::forward<decltype(in)>(in)...));
+        return run_from(segment, call((*layers)[segment.begin], std::forward<decltype(in)>(in)...));
       },
       std::forward<Inputs>(inputs)...);
   for (std::size_t i = 1; i < segments.size(); ++i) {
@@ -131,8 +130,8 @@ auto checkpoint_sequential(const SequentialOptions& options, Layers&& layers, in
 }
 
 template <class Layers, class... Inputs>
-  requires(!std::same_as<std::remove_cvref_t<Layers>, SequentialOptions>)
-auto checkpoint_sequential(Layers&& layers, int64_t segments, Inputs&&... inputs) {
+requires(!std::same_as<std::remove_cvref_t<Layers>, SequentialOptions>) auto checkpoint_sequential(
+    Layers&& layers, int64_t segments, Inputs&&... inputs) {
   return checkpoint_sequential(SequentialOptions(), std::forward<Layers>(layers), segments,
                                std::forward<Inputs>(inputs)...);
 }
@@ -158,8 +157,8 @@ auto checkpoint_segments(const CheckpointOptions& options, Layers&& layers, int6
 }
 
 template <class Layers, class Cut, class... Inputs>
-  requires(!std::same_as<std::remove_cvref_t<Layers>, CheckpointOptions>)
-auto checkpoint_segments(Layers&& layers, const Cut& cut, Inputs&&... inputs) {
+requires(!std::same_as<std::remove_cvref_t<Layers>, CheckpointOptions>) auto checkpoint_segments(
+    Layers&& layers, const Cut& cut, Inputs&&... inputs) {
   return checkpoint_segments(CheckpointOptions(), std::forward<Layers>(layers), cut,
                              std::forward<Inputs>(inputs)...);
 }

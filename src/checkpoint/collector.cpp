@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "checkpoint/collector.h"
 
-#include "torch/operator_observer.h"
-
 #include <utility>
+
+#include "torch/operator_observer.h"
 
 namespace reprise::detail {
 namespace {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "checkpoint/slot.h"
-
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "checkpoint/slot.h"
 
 // Receives the tensors that autograd saves while a region is replayed, and hands them, in order, to
 // the slots of the first run.
@@ -25,7 +25,8 @@ class Collector {
  public:
   /// `wanted[i]` is the slot for the i-th saved tensor, or null. With `stop`, the function is left
   /// by ReplayDone once the last wanted slot is filled.
-  Collector(std::vector<std::shared_ptr<Slot>> wanted, int64_t task, bool check_metadata, bool stop);
+  Collector(std::vector<std::shared_ptr<Slot>> wanted, int64_t task, bool check_metadata,
+            bool stop);
 
   /// The pack hook of the replay.
   std::shared_ptr<PackedTensor> pack(const at::Tensor& tensor);

@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "checkpoint/frame.h"
 
-#include "checkpoint/collector.h"
-#include "checkpoint/replay_clock.h"
-#include "checkpoint/slot.h"
-#include "torch/graph_task.h"
+#include <atomic>
+#include <utility>
 
 #include <reprise/error.h>
 
 #include <c10/core/GradMode.h>
 
-#include <atomic>
-#include <utility>
+#include "checkpoint/collector.h"
+#include "checkpoint/slot.h"
+#include "meter/replay_clock.h"
+#include "torch/graph_task.h"
+#include "torch/operator_observer.h"
 
 namespace reprise::detail {
 namespace {
 
 std::atomic<int64_t> next_number{0};
 
-std::string tensors(std::size_t n) {
-  return std::to_string(n) + (n == 1 ? " tensor" : " tensors");
-}
+const char* const kHint =
+    "the function must do the same work each time it is run: look for state that changes between "
+    "the forward and the backward pass (counters, caches, global flags, train/eval, a TorchScript "
+    "module still being optimised in its first calls), or keep that part out of the region";
+
+std::string tensors(std::size_t n) { return std::to_string(n) + (n == 1 ? " tensor" : " tensors"); }
 
 }  // namespace
 
@@ -93,11 +97,16 @@ void Frame::run_call(const std::shared_ptr<Collector>& collector) {
   arguments.reserve(arguments_.size());
   for (const SavedTensor& argument : arguments_) arguments.push_back(argument.unpack());
 
-  const ReplayClock clock;
+  ReplayClock clock;
+  const OperatorObserver observer;
   const c10::AutoGradMode with_grad(true);
   const EnvironmentReplay environment(environment_);
   std::optional<RngReplay> rng;
-  if (rng_) rng.emplace(*rng_);
+  std::optional<DrawPlayer> draws;
+  if (rng_) {
+    rng.emplace(*rng_);
+    draws.emplace(draws_);
+  }
   const HookScope hooks([collector](const at::Tensor& tensor) { return collector->pack(tensor); });
   try {
     call_->run(arguments);
@@ -106,25 +115,26 @@ void Frame::run_call(const std::shared_ptr<Collector>& collector) {
     // TorchScript and user code wrap exceptions that pass through them.
     if (!collector->stopped()) throw;
   }
+  clock.count_operators(observer.count());
+  if (draws && draws->strayed()) {
+    throw RecomputeMismatch(
+        label() + ": the replay drew random numbers where the forward pass did not", kHint);
+  }
 }
 
 void Frame::check(const Collector& collector) const {
-  const std::string hint =
-      "the function must do the same work each time it is run: look for state that changes between "
-      "the forward and the backward pass (counters, caches, global flags, train/eval, a TorchScript "
-      "module still being optimised in its first calls), or keep that part out of the region";
   if (collector.count() < collector.needed()) {
     throw RecomputeMismatch(label() + ": the forward pass saved " + tensors(slots_.size()) +
                                 ", the replay only " + std::to_string(collector.count()),
-                            hint);
+                            kHint);
   }
   if (first_run_ended_ && collector.count() > slots_.size() && !collector.stopped()) {
     throw RecomputeMismatch(label() + ": the forward pass saved " + tensors(slots_.size()) +
                                 ", the replay " + std::to_string(collector.count()),
-                            hint);
+                            kHint);
   }
   if (!collector.mismatch().empty()) {
-    throw RecomputeMismatch(label() + ": " + collector.mismatch(), hint);
+    throw RecomputeMismatch(label() + ": " + collector.mismatch(), kHint);
   }
 }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "torch/environment.h"
-#include "torch/rng.h"
-#include "torch/saved_tensor.h"
-
-#include <reprise/checkpoint.h>
-
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <reprise/checkpoint.h>
+
+#include "torch/draws.h"
+#include "torch/environment.h"
+#include "torch/rng.h"
+#include "torch/saved_tensor.h"
 
 // One region: the call that made it, what it needs to run again, and a slot for each tensor that
 // autograd saved in it. A slot is empty until a backward pass asks; then the whole region is run
@@ -29,6 +30,9 @@ class Frame : public std::enable_shared_from_this<Frame> {
  public:
   /// Takes the arguments out of `call` and captures what the replay must find again.
   Frame(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call);
+
+  /// Where the draws of the first run are noted; null when the RNG is not preserved.
+  DrawLog* draws() { return rng_ ? &draws_ : nullptr; }
 
   /// Makes a slot in the place of a tensor that the first run saves.
   std::shared_ptr<PackedTensor> pack(const at::Tensor& tensor);
@@ -51,7 +55,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
   const std::shared_ptr<ReplayCall> call_;
   const Environment environment_;
   std::vector<SavedTensor> arguments_;
-  std::optional<RngState> rng_;
+  std::optional<RngState> rng_;  // when the first run began
+  DrawLog draws_;                // and before each draw in it
 
   std::recursive_mutex mutex_;  // recursive: the function may run backward passes of its own
   std::vector<std::weak_ptr<Slot>> slots_;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "checkpoint/frame.h"
+#include <atomic>
+#include <utility>
 
 #include <reprise/checkpoint.h>
 
 #include <c10/core/GradMode.h>
 
-#include <atomic>
-#include <utility>
+#include "checkpoint/frame.h"
 
 namespace reprise {
 namespace {
@@ -28,6 +28,7 @@ bool region_active(const CheckpointOptions& options) {
 
 RegionScope::RegionScope(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call)
     : frame_(std::make_shared<Frame>(options, std::move(call))),
+      draws_(frame_->draws() ? std::make_unique<DrawRecorder>(*frame_->draws()) : nullptr),
       hooks_([frame = frame_](const at::Tensor& tensor) { return frame->pack(tensor); }) {}
 
 RegionScope::~RegionScope() { frame_->end_first_run(); }

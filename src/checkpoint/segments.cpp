@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <string>
+
 #include <reprise/error.h>
 #include <reprise/segments.h>
 #include <reprise/sequential.h>
-
-#include <algorithm>
-#include <string>
 
 namespace reprise {
 namespace {
@@ -70,16 +70,16 @@ void detail::check_segments(const std::vector<Segment>& segments, int64_t layers
   int64_t covered = 0;
   for (const Segment& segment : segments) {
     if (segment.begin != covered || segment.end <= segment.begin) {
-      throw UsageError("segment " + range(segment) + " does not follow on layer " +
-                           std::to_string(covered),
-                       "give segments that cover the layers one after the other");
+      throw UsageError(
+          "segment " + range(segment) + " does not follow on layer " + std::to_string(covered),
+          "give segments that cover the layers one after the other");
     }
     covered = segment.end;
   }
   if (covered != layers || layers == 0) {
-    throw UsageError("the segments cover " + std::to_string(covered) + " layers of " +
-                         std::to_string(layers),
-                     layers == 0 ? "give at least one layer" : "let them cover every layer");
+    throw UsageError(
+        "the segments cover " + std::to_string(covered) + " layers of " + std::to_string(layers),
+        layers == 0 ? "give at least one layer" : "let them cover every layer");
   }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <reprise/hooks.h>
+
 #include "checkpoint/frame.h"
 #include "torch/graph_task.h"
 #include "torch/saved_tensor.h"
-
-#include <reprise/hooks.h>
 
 namespace reprise::detail {
 

@@ -15,9 +15,12 @@ namespace {
 
 const char* name_of(Action action) {
   switch (action) {
-    case Action::keep: return "keep";
-    case Action::encode: return "encode";
-    case Action::recompute: return "recompute";
+    case Action::keep:
+      return "keep";
+    case Action::encode:
+      return "encode";
+    case Action::recompute:
+      return "recompute";
   }
   return "";
 }
@@ -72,18 +75,22 @@ Policy::Predicate any_operator(const std::vector<std::string>& ops) {
 
 Policy::Predicate any_name(const std::vector<std::string>& names) {
   return [names](const ValueView& value) {
-    return !value.name.empty() &&
-           std::find(names.begin(), names.end(), value.name) != names.end();
+    return !value.name.empty() && std::find(names.begin(), names.end(), value.name) != names.end();
   };
 }
 
 const std::vector<std::string>& products() {
-  static const std::vector<std::string> ops{
-      "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::convolution",
-      "aten::_scaled_dot_product_flash_attention_for_cpu",
-      "aten::_scaled_dot_product_flash_attention",
-      "aten::_scaled_dot_product_efficient_attention",
-      "aten::_scaled_dot_product_cudnn_attention", "aten::mkldnn_rnn_layer", "aten::linear"};
+  static const std::vector<std::string> ops{"aten::mm",
+                                            "aten::addmm",
+                                            "aten::bmm",
+                                            "aten::baddbmm",
+                                            "aten::convolution",
+                                            "aten::_scaled_dot_product_flash_attention_for_cpu",
+                                            "aten::_scaled_dot_product_flash_attention",
+                                            "aten::_scaled_dot_product_efficient_attention",
+                                            "aten::_scaled_dot_product_cudnn_attention",
+                                            "aten::mkldnn_rnn_layer",
+                                            "aten::linear"};
   return ops;
 }
 
@@ -104,8 +111,7 @@ Action Policy::Rules::fallback() const {
                                                                   : Action::recompute;
 }
 
-Policy::Rules::Verdict Policy::Rules::judge(const ValueView& value,
-                                            std::vector<bool>* used) const {
+Policy::Rules::Verdict Policy::Rules::judge(const ValueView& value, std::vector<bool>* used) const {
   const Rule* must = nullptr;
   const Rule* prefer = nullptr;
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -177,7 +183,8 @@ Policy Policy::every_nth_layer(int64_t n, Action action, Strength strength) {
 }
 
 Policy Policy::module(const std::string& path, Action action, Strength strength) {
-  if (path.empty()) throw UsageError("a module path is empty", "give a path such as 'blocks.3.ffn'");
+  if (path.empty())
+    throw UsageError("a module path is empty", "give a path such as 'blocks.3.ffn'");
   const std::string part = "." + path + ".";
   return rule(
       [part](const ValueView& value) {
@@ -192,19 +199,23 @@ Policy Policy::where(Predicate predicate, Action action, const std::string& labe
   return rule(std::move(predicate), action, label, strength);
 }
 
-Policy Policy::full() {
-  return keep_names({"block"}).otherwise(Action::recompute);
+// Not every model has what the rules of a preset look for.
+Policy Policy::preset() const {
+  auto rules = std::make_shared<Rules>(*rules_);
+  for (Rule& rule : rules->list) rule.quiet = true;
+  rules->otherwise = Action::recompute;
+  return Policy(std::move(rules));
 }
 
-Policy Policy::every_layer() {
-  return keep_names({"block", "layer"}).otherwise(Action::recompute);
-}
+Policy Policy::full() { return keep_names({"block"}).preset(); }
+
+Policy Policy::every_layer() { return keep_names({"block", "layer"}).preset(); }
 
 Policy Policy::keep_matmuls() {
   return keep_names({"block", "layer"})
       .then(keep_ops(products()))
       .then(where([](const ValueView& value) { return value.drawn; }, Action::encode, "masks"))
-      .otherwise(Action::recompute);
+      .preset();
 }
 
 Policy Policy::keep_all() { return Policy(std::make_shared<Rules>()).otherwise(Action::keep); }

@@ -19,6 +19,7 @@ struct Rule {
   Action action;
   Strength strength;
   std::string label;
+  bool quiet = false;  // of a preset: no word when it matches nothing
 };
 
 struct Policy::Rules {

@@ -39,9 +39,12 @@ class Applied final : public detail::Decider {
 
   Decision decide(const ValueInfo& value) override {
     switch (judge(value).action) {
-      case Action::keep: return Decision::keep;
-      case Action::encode: return Decision::encode;
-      case Action::recompute: return Decision::recompute;
+      case Action::keep:
+        return Decision::keep;
+      case Action::encode:
+        return Decision::encode;
+      case Action::recompute:
+        return Decision::recompute;
     }
     return Decision::keep;
   }
@@ -64,7 +67,7 @@ class Applied final : public detail::Decider {
   std::vector<std::string> unused_rules() const {
     std::vector<std::string> unused;
     for (std::size_t i = 0; i < used_.size(); ++i) {
-      if (!used_[i]) unused.push_back(rules_.list[i].label);
+      if (!used_[i] && !rules_.list[i].quiet) unused.push_back(rules_.list[i].label);
     }
     return unused;
   }
@@ -122,7 +125,10 @@ struct Scope::State {
 
 Scope::Scope(const Policy& policy) : state_(std::make_unique<State>(policy)) {}
 
-Scope::~Scope() {
+Scope::~Scope() { end(); }
+
+void Scope::end() {
+  if (!state_->recording) return;
   state_->recording.reset();
   const auto unused = state_->decider->unused_rules();
   if (unused.empty() || state_->learnt.warned.exchange(true)) return;

@@ -14,6 +14,14 @@
 // What becomes of saved tensors, and what is kept for the replays.
 
 namespace reprise::detail {
+namespace {
+
+/// Results with bytes that their operator neither sets nor reads: they may differ.
+bool is_scratch(const Node& node, int output) {
+  return output == 3 && node.info->name == "aten::mkldnn_rnn_layer";  // its workspace
+}
+
+}  // namespace
 
 void Tape::decide_pending() {
   std::vector<std::weak_ptr<SavedValue>> pending;
@@ -64,7 +72,9 @@ at::Tensor Tape::unpack(const SavedValue&, const at::Tensor& kept,
   const BelowAutograd below;
   if (bit_equal(replayed, kept)) return replayed;
   const Value& value = values_[storages_[tickets_[*ticket].storage].versions.back()];
+  if (value.producer == kNone) return kept;
   const Node& node = nodes_[value.producer];
+  if (is_scratch(node, value.output)) return replayed;
   warn("reprise: a replay of " + describe(node) +
        " gave other bits than the forward pass; the value is kept from now on. Something that is "
        "not an operator wrote to it or to what it is made from. hint: register that kernel as an "
@@ -92,7 +102,7 @@ bool Tape::keep(const at::Tensor& tensor) {
   const ValueId id = read(tensor, /*overwrites=*/false);
   if (values_[id].producer == kNone) return false;
   // From now on it is what it is, not what operators made of it.
-  make_external(values_[id].storage, tensor);
+  make_external(values_[id].storage, tensor.storage());
   return true;
 }
 

@@ -4,10 +4,12 @@
 
 #include "tape/products.h"
 #include "tape/tape.h"
+#include "torch/graph_task.h"
 
 // Who still needs what. Two counts for each value, kept by the same rules:
 //
-//   readers  tickets of the graph, and operators that such tickets may make run again. When it falls
+//   readers  tickets of the graph, and operators that such tickets may make run again. When it
+//   falls
 //            to zero, nothing can ask for the value any more: what is held for it goes.
 //   waiting  the same, less what the running backward pass has had. When it falls to zero, the
 //            replayed contents go, even if the graph is retained.
@@ -48,6 +50,10 @@ void Tape::count_readers() {
 
 void Tape::count_waiting(int64_t task) {
   task_ = task;
+  // What this backward pass does not come to ask for (a partial gradient) must not outlive it.
+  on_graph_task_end([tape = weak_from_this(), task] {
+    if (const auto alive = tape.lock()) alive->end_waiting(task);
+  });
   for (Value& value : values_) {
     value.waiting = 0;
     value.cached = c10::Storage();
@@ -67,6 +73,13 @@ void Tape::count_waiting(int64_t task) {
       node.ran_in = task;  // nothing to run it for
     }
   }
+}
+
+void Tape::end_waiting(int64_t task) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (task_ != task) return;
+  task_ = kNone;
+  for (Value& value : values_) value.cached = c10::Storage();
 }
 
 void Tape::drop_reader(ValueId first) {

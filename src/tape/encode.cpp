@@ -51,11 +51,16 @@ void unpack_bits(const uint8_t* in, int64_t count, Word zero, Word one, Word* ou
 template <class Work>
 bool with_word(std::size_t width, Work&& work) {
   switch (width) {
-    case 1: return work(uint8_t{});
-    case 2: return work(uint16_t{});
-    case 4: return work(uint32_t{});
-    case 8: return work(uint64_t{});
-    default: return false;
+    case 1:
+      return work(uint8_t{});
+    case 2:
+      return work(uint16_t{});
+    case 4:
+      return work(uint32_t{});
+    case 8:
+      return work(uint64_t{});
+    default:
+      return false;
   }
 }
 

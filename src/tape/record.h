@@ -41,7 +41,7 @@ struct Value {
   bool drawn = false;    // random draws went into it
   c10::Storage held;     // strong: externals, and what the decider keeps
   std::shared_ptr<const Encoded> encoded;  // the same, in a smaller form
-  c10::Storage cached;   // strong: replayed, and waited for in the running backward pass
+  c10::Storage cached;  // strong: replayed, and waited for in the running backward pass
 
   // Counted once the scope has ended: saved tensors that are to be brought back from here, and
   // operators that must run again and read it.
@@ -59,16 +59,16 @@ struct StorageRecord {
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // keeps its address from being used again
   std::vector<ValueId> versions;
   std::optional<c10::VariableVersion> counter;  // of the tensor last seen on it
-  uint32_t explained = 0;  // how far recorded writes explain the counter
-  uint32_t sealed = 0;     // where it stood when the scope ended
+  uint32_t explained = 0;                       // how far recorded writes explain the counter
+  uint32_t sealed = 0;                          // where it stood when the scope ended
   c10::Device device;
 };
 
 /// A tensor among an operator's arguments or results.
 struct TensorRef {
   ValueId value = kNone;
-  int32_t write = kNone;     // index into Node::writes of the write to its storage, if any
-  at::Tensor opaque;         // instead of a value: a tensor without an ordinary storage
+  int32_t write = kNone;  // index into Node::writes of the write to its storage, if any
+  at::Tensor opaque;      // instead of a value: a tensor without an ordinary storage
   std::optional<Geometry> geometry;
 };
 
@@ -98,8 +98,8 @@ struct Node {
   std::optional<RngState> rng;
   int64_t invocation = 0;
   bool grad_mode = true;
-  bool needed = true;       // something that depends on it may be asked for
-  int64_t ran_in = kNone;   // the last backward pass that has run it
+  bool needed = true;      // something that depends on it may be asked for
+  int64_t ran_in = kNone;  // the last backward pass that has run it
 };
 
 }  // namespace reprise::detail

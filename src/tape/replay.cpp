@@ -5,6 +5,7 @@
 
 #include <reprise/error.h>
 
+#include "meter/replay_clock.h"
 #include "tape/products.h"
 #include "tape/stack.h"
 #include "tape/tape.h"
@@ -76,9 +77,10 @@ c10::Storage Tape::available(ValueId id) {
     return storage;
   }
   if (value.lost) {
-    throw Error("a tensor from outside of the scope was overwritten in the forward pass by "
-                "something that is not an operator, and a replay needs what was there before",
-                "register the kernel as an operator, or call keep() on what depends on it");
+    throw Error(
+        "a tensor from outside of the scope was overwritten in the forward pass by "
+        "something that is not an operator, and a replay needs what was there before",
+        "register the kernel as an operator, or call keep() on what depends on it");
   }
   // Somebody else may still have it. (An audit has everything: it wants to see the replay.)
   if (!audit_ && latest && unchanged && value.producer != kNone) {
@@ -112,6 +114,8 @@ std::vector<NodeId> Tape::closure(ValueId target, Locals& locals) {
 c10::Storage Tape::replay(ValueId target, int64_t task) {
   Locals locals;
   const std::vector<NodeId> nodes = closure(target, locals);
+  ReplayClock clock;
+  clock.count_operators(static_cast<int64_t>(nodes.size()));
   const EnvironmentReplay environment(environment_);
   for (const NodeId id : nodes) {
     Node& node = nodes_[id];
@@ -134,8 +138,8 @@ void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t task) 
 
   const auto tensor_of = [&](const TensorRef& ref) -> at::Tensor {
     if (ref.value == kNone) return ref.opaque;
-    at::Tensor tensor = ref.geometry->on(ref.write == kNone ? locals[ref.value].storage
-                                                            : written[ref.write]);
+    at::Tensor tensor =
+        ref.geometry->on(ref.write == kNone ? locals[ref.value].storage : written[ref.write]);
     if (ref.geometry->requires_grad) tensor.set_requires_grad(true);  // some kernels look at it
     return tensor;
   };
@@ -146,14 +150,24 @@ void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t task) 
     for (const TensorRef& ref : argument.tensors) tensors.push_back(tensor_of(ref));
     c10::IValue& slot = stack[argument.index];
     switch (argument.kind) {
-      case ArgumentRef::Kind::tensor: slot = std::move(tensors[0]); break;
-      case ArgumentRef::Kind::list: slot = std::move(tensors); break;
-      case ArgumentRef::Kind::optional_list: slot = optional_list(tensors); break;
+      case ArgumentRef::Kind::tensor:
+        slot = std::move(tensors[0]);
+        break;
+      case ArgumentRef::Kind::list:
+        slot = std::move(tensors);
+        break;
+      case ArgumentRef::Kind::optional_list:
+        slot = optional_list(tensors);
+        break;
     }
   }
   {
+    std::unique_lock<std::recursive_mutex> drawing;
     std::optional<RngReplay> rng;
-    if (node.rng) rng.emplace(*node.rng);
+    if (node.rng) {
+      drawing = std::unique_lock<std::recursive_mutex>(draw_mutex());
+      rng.emplace(*node.rng);
+    }
     const c10::AutoGradMode grad(node.grad_mode);
     node.info->call(stack);
   }

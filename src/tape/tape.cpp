@@ -35,7 +35,7 @@ bool Tape::is_recording() const {
 
 void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OperatorInfo& info = operator_info(op);
-  if (!is_recording()) return info.call(*stack);
+  if (!is_recording()) return info.call_in_mode(*stack);
 
   Node node;
   node.info = &info;
@@ -46,16 +46,25 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     read_arguments(node, arguments);
     if (!info.writes.empty() || !info.hidden_writes.empty()) plan_writes(node, arguments);
   }
+  std::unique_lock<std::recursive_mutex> drawing;
   if (info.draws) {
+    drawing = std::unique_lock<std::recursive_mutex>(draw_mutex());
     const bool own = info.generator >= 0 && arguments[info.generator].isGenerator();
-    node.rng = own ? RngState::of(arguments[info.generator].toGenerator())
-                   : RngState::capture({});
+    node.rng = own ? RngState::of(arguments[info.generator].toGenerator()) : RngState::capture({});
     // Many operators may draw and do not (attention without dropout): share what has not moved.
     if (last_rng_ && last_rng_->equals(*node.rng)) node.rng = last_rng_;
     last_rng_ = node.rng;
   }
 
-  info.call(*stack);
+  try {
+    info.call_in_mode(*stack);
+  } catch (...) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    note_failed_writes(node);
+    throw;
+  }
+
+  if (drawing) drawing.unlock();
 
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (sealed_) return;
@@ -107,12 +116,31 @@ void Tape::read_arguments(Node& node, const torch::jit::Stack& stack) {
     });
     node.arguments.push_back(std::move(ref));
   }
+  // What an argument showed of a storage may be news for the arguments before it.
+  for (ArgumentRef& argument : node.arguments) {
+    for (TensorRef& tensor : argument.tensors) {
+      if (tensor.value == kNone) continue;
+      const ValueId latest = storages_[values_[tensor.value].storage].versions.back();
+      values_[latest].read = values_[latest].read || latest != tensor.value;
+      tensor.value = latest;
+    }
+  }
+}
+
+// An operator that raised may have written already, or half.
+void Tape::note_failed_writes(const Node& node) {
+  for (const Write& write : node.writes) {
+    const int32_t storage = values_[write.found].storage;
+    if (auto alive = storages_[storage].storage.lock()) {
+      make_external(storage, c10::Storage(std::move(alive)));
+    }
+  }
 }
 
 void Tape::plan_writes(Node& node, const torch::jit::Stack& stack) {
   const OperatorInfo& info = *node.info;
-  const bool updates = !info.hidden_writes.empty() &&
-                       (info.training < 0 || stack[info.training].toBool());
+  const bool updates =
+      !info.hidden_writes.empty() && (info.training < 0 || stack[info.training].toBool());
   for (ArgumentRef& argument : node.arguments) {
     const bool hidden = updates && contains(info.hidden_writes, argument.index);
     if (!hidden && !info.writes_to(argument.index)) continue;
@@ -123,9 +151,8 @@ void Tape::plan_writes(Node& node, const torch::jit::Stack& stack) {
       argument.hidden = hidden && found.producer == kNone;
       const bool overwritten =
           argument.hidden || (info.fills_writes && tensor.geometry->covers(found.bytes));
-      const bool known = std::any_of(node.writes.begin(), node.writes.end(), [&](const Write& w) {
-        return w.found == tensor.value;
-      });
+      const bool known = std::any_of(node.writes.begin(), node.writes.end(),
+                                     [&](const Write& w) { return w.found == tensor.value; });
       if (known) continue;
       node.writes.push_back(
           {tensor.value, overwritten ? kNone : tensor.value, kNone, found.bytes, false});
@@ -141,12 +168,23 @@ void Tape::plan_writes(Node& node, const torch::jit::Stack& stack) {
       }
     }
   }
+  // An operator may fill a tensor from a view of the same storage: then what was there counts.
+  for (std::size_t w = 0; w < node.writes.size(); ++w) {
+    int looks = 0;
+    for (const ArgumentRef& argument : node.arguments) {
+      if (argument.hidden) continue;
+      for (const TensorRef& tensor : argument.tensors) {
+        looks += tensor.write == static_cast<int32_t>(w);
+      }
+    }
+    if (looks > 1) node.writes[w].before = node.writes[w].found;
+  }
   for (Write& write : node.writes) {
     Value& found = values_[write.found];
     if (!found.held) continue;
     // What is held is about to change. Values of the tape can be replayed, and the storage is held
-    // on for what it becomes (a bias is added in place to a product that is worth keeping). Externals
-    // are copied if an earlier operator, or a result of this one, depends on them.
+    // on for what it becomes (a bias is added in place to a product that is worth keeping).
+    // Externals are copied if an earlier operator, or a result of this one, depends on them.
     const bool external = found.producer == kNone;
     write.inherits_hold = !external;
     const bool wanted = found.read || (write.before != kNone && info.returns > info.writes.size());
@@ -173,15 +211,17 @@ void Tape::note_writes(NodeId id, const torch::jit::Stack& arguments) {
       write.after = add_value(found.storage, kNone, kNone, write.bytes);
       values_[write.after].held = c10::Storage(record.storage.lock());
     }
-    // Autograd counts the write when the operator has returned to it.
-    if (record.counter) record.explained = record.counter->current_version() + 1;
+    // Mostly, autograd counts the write when the operator has returned to it.
+    if (record.counter) {
+      record.explained = record.counter->current_version() + (node.info->counts_writes ? 1 : 0);
+    }
   }
   if (!node.info->resizes) return;
   for (const int index : node.info->writes) {
     visit_tensors(arguments[index], [&](const at::Tensor& tensor) {
       if (!tensor.defined() || !has_plain_storage(tensor)) return;
       const int32_t known = find_storage(tensor);
-      make_external(known == kNone ? add_storage(tensor) : known, tensor);
+      make_external(known == kNone ? add_storage(tensor) : known, tensor.storage());
       if (!tensor.is_inference()) {
         storages_[find_storage(tensor)].explained = version_of(tensor) + 1;
       }
@@ -260,18 +300,19 @@ ValueId Tape::read(const at::Tensor& tensor, bool overwrites) {
   int32_t storage = find_storage(tensor);
   if (storage == kNone) {
     storage = add_storage(tensor);
-    make_external(storage, tensor);
+    make_external(storage, tensor.storage());
   }
   StorageRecord& record = storages_[storage];
   if (!tensor.is_inference()) {
     const uint32_t version = version_of(tensor);
     // Written to by somebody whom the tape has not seen: what it is now, nobody can replay.
-    if (record.counter && version > record.explained) make_external(storage, tensor);
+    if (record.counter && version > record.explained) make_external(storage, tensor.storage());
     record.counter = tensor.unsafeGetTensorImpl()->version_counter();
     record.explained = std::max(record.explained, version);
   }
   // Uninitialised memory that is read all the same: a kernel filled it past the dispatcher.
-  if (values_[record.versions.back()].garbage && !overwrites) make_external(storage, tensor);
+  if (values_[record.versions.back()].garbage && !overwrites)
+    make_external(storage, tensor.storage());
   return record.versions.back();
 }
 
@@ -282,8 +323,8 @@ int32_t Tape::find_storage(const at::Tensor& tensor) const {
 
 int32_t Tape::add_storage(const at::Tensor& tensor) {
   const auto index = static_cast<int32_t>(storages_.size());
-  StorageRecord record{tensor.storage().getWeakStorageImpl(), {}, std::nullopt, 0, 0,
-                       tensor.device()};
+  StorageRecord record{
+      tensor.storage().getWeakStorageImpl(), {}, std::nullopt, 0, 0, tensor.device()};
   storages_.push_back(std::move(record));
   by_address_.emplace(tensor.storage().unsafeGetStorageImpl(), index);
   return index;
@@ -302,15 +343,19 @@ ValueId Tape::add_value(int32_t storage, NodeId producer, int output, std::size_
   return id;
 }
 
-void Tape::make_external(int32_t storage, const at::Tensor& tensor) {
+void Tape::make_external(int32_t storage, const c10::Storage& contents) {
   StorageRecord& record = storages_[storage];
   if (!record.versions.empty()) {
     Value& before = values_[record.versions.back()];
-    before.lost = before.producer == kNone;
-    before.held = c10::Storage();
+    const bool copied =
+        before.held && before.held.unsafeGetStorageImpl() != contents.unsafeGetStorageImpl();
+    if (!copied) {
+      before.lost = before.producer == kNone;
+      before.held = c10::Storage();
+    }
   }
-  const ValueId value = add_value(storage, kNone, kNone, tensor.storage().nbytes());
-  values_[value].held = tensor.storage();
+  const ValueId value = add_value(storage, kNone, kNone, contents.nbytes());
+  values_[value].held = contents;
 }
 
 std::shared_ptr<PackedTensor> Tape::pack(const at::Tensor& tensor) {
@@ -321,7 +366,8 @@ std::shared_ptr<PackedTensor> Tape::pack(const at::Tensor& tensor) {
     return std::make_shared<SavedValue>(tensor);
   }
   auto saved = std::make_shared<SavedValue>(tensor);
-  if (values_[read(tensor, /*overwrites=*/false)].producer == kNone) {
+  if (find_storage(tensor) == kNone ||
+      values_[read(tensor, /*overwrites=*/false)].producer == kNone) {
     ++counts_.external;
   } else {
     saved->wait_for(shared_from_this());
@@ -332,7 +378,12 @@ std::shared_ptr<PackedTensor> Tape::pack(const at::Tensor& tensor) {
 
 void Tape::seal() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  decide_pending();
+  try {
+    decide_pending();
+  } catch (...) {
+    // Rules that contradict each other have said so before, and a destructor may not throw: what
+    // is undecided is kept.
+  }
   for (StorageRecord& record : storages_) {
     if (!record.counter) continue;
     record.sealed = record.counter->current_version();

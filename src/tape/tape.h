@@ -45,6 +45,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   explicit Tape(std::shared_ptr<Decider> decider, bool audit = false);
 
   void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) override;
+  bool sees_backward() const override { return false; }
   std::shared_ptr<PackedTensor> pack(const at::Tensor& tensor);
 
   /// Gives the latest value of a tensor a name and asks the decider about it again. False if the
@@ -78,16 +79,16 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   bool is_recording() const;
   void read_arguments(Node& node, const torch::jit::Stack& stack);
   void plan_writes(Node& node, const torch::jit::Stack& stack);
-  bool make_values(NodeId id, const torch::jit::Stack& arguments,
-                   const torch::jit::Stack& results);
+  bool make_values(NodeId id, const torch::jit::Stack& arguments, const torch::jit::Stack& results);
   void note_writes(NodeId id, const torch::jit::Stack& arguments);
+  void note_failed_writes(const Node& node);
   void note_results(NodeId id, const torch::jit::Stack& stack);
   TensorRef refer_to(const at::Tensor& tensor, bool overwrites);
   ValueId read(const at::Tensor& tensor, bool overwrites);
   int32_t find_storage(const at::Tensor& tensor) const;
   int32_t add_storage(const at::Tensor& tensor);
   ValueId add_value(int32_t storage, NodeId producer, int output, std::size_t bytes);
-  void make_external(int32_t storage, const at::Tensor& tensor);
+  void make_external(int32_t storage, const c10::Storage& contents);
   ValueInfo info_of(const Value& value, const at::Tensor& tensor) const;
   int32_t intern(const std::string& text);
 
@@ -101,6 +102,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   // demand.cpp: who still needs what
   void count_readers();
   void count_waiting(int64_t task);
+  void end_waiting(int64_t task);
   void drop_reader(ValueId value);
   void drop_waiting(ValueId value);
   void forget(Node& node);
@@ -131,7 +133,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   std::unordered_map<const void*, int32_t> by_address_;
   std::unordered_map<const OperatorInfo*, int64_t> invocations_;
   std::vector<std::weak_ptr<SavedValue>> pending_;  // saved, and not decided yet
-  std::deque<std::string> names_{""};  // a deque: views of the texts are handed out
+  std::deque<std::string> names_{""};               // a deque: views of the texts are handed out
   int32_t module_ = 0;
   std::optional<RngState> last_rng_;
   NodeId settled_ = 0;  // holds of earlier nodes have been looked through

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "torch/interpreter.h"
+#include <optional>
 
 #include <ATen/core/stack.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+#include "torch/interpreter.h"
 
 namespace c10 {
 class OperatorHandle;
@@ -22,6 +25,10 @@ class DispatchMode {
   /// Called for each operator with its arguments on the stack; must leave its results there,
   /// usually by `op.callBoxed(stack)`. This mode is off meanwhile, the modes around it are on.
   virtual void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) = 0;
+
+  /// Whether it looks at backward passes too. LibTorch's derivatives take other ways under a mode,
+  /// with results that differ in the last bits.
+  virtual bool sees_backward() const { return true; }
 };
 
 /// Puts a mode on this thread's stack of modes for its lifetime. The mode must outlive it, and
@@ -32,6 +39,18 @@ class DispatchModeScope {
   ~DispatchModeScope();
   DispatchModeScope(const DispatchModeScope&) = delete;
   DispatchModeScope& operator=(const DispatchModeScope&) = delete;
+};
+
+/// Takes modes that do not see backward passes off this thread's stack while it lives.
+class BackwardModes {
+ public:
+  BackwardModes();
+  ~BackwardModes();
+  BackwardModes(const BackwardModes&) = delete;
+  BackwardModes& operator=(const BackwardModes&) = delete;
+
+ private:
+  std::optional<c10::impl::TorchDispatchModeTLS> before_;
 };
 
 /// What the interpreter table calls: runs the innermost mode with itself taken off the stack.

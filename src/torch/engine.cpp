@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "torch/engine.h"
 
-#include "torch/interpreter.h"
-#include "torch/saved_hooks.h"
+#include <atomic>
+#include <utility>
 
 #include <reprise/error.h>
 
@@ -10,8 +10,9 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
-#include <atomic>
-#include <utility>
+#include "torch/dispatch_mode.h"
+#include "torch/interpreter.h"
+#include "torch/saved_hooks.h"
 
 namespace reprise::detail {
 namespace {
@@ -38,6 +39,7 @@ class HookEngine final : public Engine {
                                          const torch::autograd::variable_list& inputs,
                                          bool keep_graph, bool create_graph, bool accumulate_grad,
                                          const torch::autograd::edge_list& outputs) override {
+    const BackwardModes modes;
     return previous_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
 

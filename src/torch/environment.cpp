@@ -8,6 +8,16 @@
 #include <c10/core/DefaultDtype.h>
 
 namespace reprise::detail {
+namespace {
+
+// LibTorch can set it, but does not tell; arithmetic does.
+bool flushes_denormals() {
+  volatile float tiny = 1e-40F;
+  volatile float one = 1.0F;
+  return tiny * one == 0.0F;
+}
+
+}  // namespace
 
 Environment Environment::capture() {
   Environment now;
@@ -21,6 +31,7 @@ Environment Environment::capture() {
   now.autocast_cache_ = at::autocast::is_autocast_cache_enabled();
   now.default_dtype_ = c10::get_default_dtype_as_scalartype();
   now.threads_ = at::get_num_threads();
+  now.flush_denormal_ = flushes_denormals();
   return now;
 }
 
@@ -35,6 +46,7 @@ void Environment::apply() const {
     c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype_));
   }
   if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
+  if (flushes_denormals() != flush_denormal_) at::globalContext().setFlushDenormal(flush_denormal_);
 }
 
 EnvironmentReplay::EnvironmentReplay(const Environment& environment)

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <vector>
+
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
-
-#include <vector>
 
 // Settings outside the tensors that decide what an operator computes: captured in the forward pass,
 // in force again for the replay, then put back.
 
 namespace reprise::detail {
 
-/// Autocast of each device type in question, default dtype, and the number of threads (it decides
-/// how large sums are split, and so their last bits).
+/// Autocast of each device type in question, default dtype, the number of threads (it decides how
+/// large sums are split, and so their last bits), and whether denormal numbers become zero.
 class Environment {
  public:
   /// What is in force on this thread.
@@ -32,6 +32,7 @@ class Environment {
   bool autocast_cache_ = true;
   c10::ScalarType default_dtype_ = c10::ScalarType::Float;
   int threads_ = 1;
+  bool flush_denormal_ = false;
 };
 
 /// Puts an environment in force while it lives. Weights that autocast casts meanwhile are cached no

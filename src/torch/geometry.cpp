@@ -4,8 +4,8 @@
 #include <sstream>
 
 #include <ATen/ops/empty.h>
-#include <c10/core/TensorImpl.h>
 #include <c10/core/Storage.h>
+#include <c10/core/TensorImpl.h>
 
 namespace reprise::detail {
 namespace {
@@ -44,9 +44,10 @@ at::Tensor Geometry::on(const c10::Storage& storage) const {
 }
 
 bool Geometry::matches(const at::Tensor& tensor) const {
-  return tensor.sizes() == c10::IntArrayRef(sizes) && tensor.strides() == c10::IntArrayRef(strides) &&
-         tensor.storage_offset() == offset && tensor.scalar_type() == dtype &&
-         tensor.device() == device && tensor.is_conj() == conj && tensor.is_neg() == neg;
+  return tensor.sizes() == c10::IntArrayRef(sizes) &&
+         tensor.strides() == c10::IntArrayRef(strides) && tensor.storage_offset() == offset &&
+         tensor.scalar_type() == dtype && tensor.device() == device && tensor.is_conj() == conj &&
+         tensor.is_neg() == neg;
 }
 
 bool Geometry::covers(std::size_t bytes) const {

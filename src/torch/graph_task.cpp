@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "torch/graph_task.h"
 
+#include <utility>
+
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
-
-#include <utility>
 
 namespace reprise::detail {
 

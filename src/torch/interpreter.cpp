@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "torch/interpreter.h"
 
-#include "torch/dispatch_mode.h"
-
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/PyInterpreter.h>
+
+#include "torch/dispatch_mode.h"
 
 namespace reprise::detail {
 namespace {
@@ -62,9 +62,7 @@ struct Table final : c10::impl::PyInterpreterVTable {
   virtual c10::SymBool sym_is_contiguous(const c10::TensorImpl*, at::MemoryFormat) const {
     no_subclasses();
   }
-  bool is_strides_like(const c10::TensorImpl*, at::MemoryFormat) const override {
-    no_subclasses();
-  }
+  bool is_strides_like(const c10::TensorImpl*, at::MemoryFormat) const override { no_subclasses(); }
   bool is_non_overlapping_and_dense(const c10::TensorImpl*) const override { no_subclasses(); }
   c10::Device device(const c10::TensorImpl*) const override { no_subclasses(); }
   int64_t dim(const c10::TensorImpl*) const override { no_subclasses(); }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <c10/core/SafePyObject.h>
-
 #include <atomic>
 #include <memory>
+
+#include <c10/core/SafePyObject.h>
 
 // LibTorch keeps saved-tensor hooks and dispatch modes as "Python objects", but all it does with
 // them goes through a table of functions, c10::impl::PyInterpreter. This is such a table in C++:

@@ -9,6 +9,8 @@
 #include <unordered_map>
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace reprise::detail {
 namespace {
@@ -74,10 +76,12 @@ std::unique_ptr<OperatorInfo> examine(const c10::OperatorHandle& op) {
                                       "aten::normal_", "aten::bernoulli_", "aten::random_",
                                       "aten::exponential_", "aten::cauchy_", "aten::log_normal_",
                                       "aten::geometric_"}));
-  info->leaves_garbage = info->name.rfind("aten::empty", 0) == 0 ||
-                         info->name.rfind("aten::new_empty", 0) == 0;
+  info->leaves_garbage =
+      info->name.rfind("aten::empty", 0) == 0 || info->name.rfind("aten::new_empty", 0) == 0;
   info->resizes = one_of(info->name, {"aten::resize_", "aten::resize_as_", "aten::resize",
                                       "aten::set_", "aten::resize_as_sparse_"});
+  info->counts_writes =
+      !info->writes.empty() && op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
   info->handle = new c10::OperatorHandle(op);  // as long as the process, like its info
   return info;
 }
@@ -89,6 +93,18 @@ bool OperatorInfo::writes_to(int argument) const {
 }
 
 void OperatorInfo::call(torch::jit::Stack& stack) const { handle->callBoxed(&stack); }
+
+// On the way to a mode, version counting is switched off: for most operators it has been set up by
+// then. For others (the _foreach family) it is the operators that their kernels call that count.
+void OperatorInfo::call_in_mode(torch::jit::Stack& stack) const {
+  if (writes.empty() || counts_writes || c10::InferenceMode::is_enabled()) return call(stack);
+  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  c10::impl::LocalDispatchKeySet counting = keys;
+  counting.excluded_ = counting.excluded_.remove(c10::DispatchKey::ADInplaceOrView);
+  counting.included_ = counting.included_.add(c10::DispatchKey::ADInplaceOrView);
+  const c10::impl::ForceDispatchKeyGuard guard(counting);
+  call(stack);
+}
 
 const OperatorInfo& operator_info(const c10::OperatorHandle& op) {
   // The schema's address stands for the operator: it costs a pointer hash instead of a name.

@@ -30,12 +30,16 @@ struct OperatorInfo {
   bool fills_writes = false;       // what it writes to does not depend on what was there
   bool leaves_garbage = false;     // its new memory is uninitialised
   bool resizes = false;            // changes the storage behind an argument
+  bool counts_writes = false;      // versions are counted for it once its kernel has returned
 
   bool writes_to(int argument) const;
   std::string full_name() const { return overload.empty() ? name : name + "." + overload; }
 
   /// Calls the operator with `stack` as its arguments; leaves the results there.
   void call(torch::jit::Stack& stack) const;
+
+  /// The same from inside a dispatch mode, with versions counted as they are without a mode.
+  void call_in_mode(torch::jit::Stack& stack) const;
 
   const c10::OperatorHandle* handle = nullptr;
 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "torch/operator_observer.h"
 
+#include <vector>
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
-
-#include <vector>
 
 namespace reprise::detail {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "torch/rng.h"
 
-#include <ATen/Context.h>
-#include <ATen/DeviceAccelerator.h>
-
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 
 namespace reprise::detail {
 namespace {
@@ -28,11 +28,16 @@ std::vector<at::Generator> default_generators() {
 
 }  // namespace
 
+std::recursive_mutex& draw_mutex() {
+  static auto& mutex = *new std::recursive_mutex;  // threads may outlive main()
+  return mutex;
+}
+
 RngState RngState::capture(const std::vector<at::Generator>& others) {
   std::vector<at::Generator> generators = default_generators();
   for (const at::Generator& generator : others) {
-    const bool known = std::find(generators.begin(), generators.end(), generator) !=
-                       generators.end();
+    const bool known =
+        std::find(generators.begin(), generators.end(), generator) != generators.end();
     if (generator.defined() && !known) generators.push_back(generator);
   }
   RngState state;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/Generator.h>
-#include <ATen/core/Tensor.h>
-
+#include <mutex>
 #include <utility>
 #include <vector>
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 
 // Random streams: captured before a piece of work, played again for its replay, put back after.
 
@@ -33,6 +34,10 @@ class RngState {
  private:
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
+
+/// Held by Reprise from the capture of a generator's state to the end of the operator that draws
+/// from it, and while a replay puts another state there: threads share the default generators.
+std::recursive_mutex& draw_mutex();
 
 /// Plays a captured stream again while it lives; then the stream goes on where it was.
 class RngReplay {

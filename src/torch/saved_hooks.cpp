@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "torch/saved_hooks.h"
 
-#include "torch/engine.h"
-#include "torch/interpreter.h"
+#include <utility>
 
 #include <reprise/error.h>
 #include <reprise/hooks.h>
@@ -10,7 +9,8 @@
 #include <ATen/SavedTensorHooks.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
-#include <utility>
+#include "torch/engine.h"
+#include "torch/interpreter.h"
 
 namespace reprise::detail {
 namespace {

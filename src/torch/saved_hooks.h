@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <c10/core/SafePyObject.h>
-
 #include <memory>
+
+#include <c10/core/SafePyObject.h>
 
 namespace torch::autograd {
 struct SavedVariableHooks;

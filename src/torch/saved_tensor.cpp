@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "torch/saved_tensor.h"
 
+#include <sstream>
+
 #include <c10/util/Type.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
-
-#include <sstream>
 
 namespace reprise::detail {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/TensorImpl.h>
-
 #include <memory>
 #include <string>
 #include <typeinfo>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
 
 namespace torch::autograd {
 class SavedVariable;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "tape/tape.h"
+
 #include <functional>
 #include <random>
 #include <thread>
@@ -10,7 +12,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tape/tape.h"
 #include "torch/dispatch_mode.h"
 
 // The tape by itself, with simple deciders: gradients, buffers and RNG stream against plain.
@@ -70,7 +71,8 @@ class Recording {
 };
 
 using Scoped = std::function<void(const std::function<void()>&)>;
-/// A program runs its forward pass inside the scope it is given, and returns what is to be compared.
+/// A program runs its forward pass inside the scope it is given, and returns what is to be
+/// compared.
 using Program = std::function<std::vector<Tensor>(const Scoped&)>;
 
 std::vector<Tensor> run(const Program& program, const std::shared_ptr<Decider>& decider,
@@ -134,30 +136,39 @@ std::vector<Tensor> collect(const nn::Module& module) {
 }
 
 TEST(Tape, Pointwise) {
-  check(of([] { return std::vector<Tensor>{leaf({4, 4})}; },
-           [](const auto& l) { return l[0].sin().exp().mul(l[0]).tanh().cos().sum(); }));
+  check(of(
+      [] {
+        return std::vector<Tensor>{leaf({4, 4})};
+      },
+      [](const auto& l) { return l[0].sin().exp().mul(l[0]).tanh().cos().sum(); }));
 }
 
 TEST(Tape, InPlaceOperatorsAndViews) {
-  check(of([] { return std::vector<Tensor>{leaf({4, 4}), leaf({4})}; },
-           [](const auto& l) {
-             Tensor x = l[0] * 2;
-             x.add_(l[1].sin().relu_());
-             x.select(0, 1).div_(3);
-             x.t().add_(l[1]);
-             const Tensor y = x.exp();
-             x.slice(1, 0, 2).copy_(y.slice(1, 2, 4));
-             return (x.sigmoid() * y.view({2, 8}).sum(0).view({2, 4}).repeat({2, 1})).sum();
-           }));
+  check(of(
+      [] {
+        return std::vector<Tensor>{leaf({4, 4}), leaf({4})};
+      },
+      [](const auto& l) {
+        Tensor x = l[0] * 2;
+        x.add_(l[1].sin().relu_());
+        x.select(0, 1).div_(3);
+        x.t().add_(l[1]);
+        const Tensor y = x.exp();
+        x.slice(1, 0, 2).copy_(y.slice(1, 2, 4));
+        return (x.sigmoid() * y.view({2, 8}).sum(0).view({2, 4}).repeat({2, 1})).sum();
+      }));
 }
 
 TEST(Tape, DropoutsAndDraws) {
-  check(of([] { return std::vector<Tensor>{leaf({8, 8})}; },
-           [](const auto& l) {
-             Tensor y = at::dropout(l[0].sin(), 0.4, true);
-             y = at::rrelu(y, 0.1, 0.4, true) * at::rand_like(y).exp();
-             return (at::dropout(y.exp(), 0.2, true) * at::randn({8}).sin()).sum();
-           }));
+  check(of(
+      [] {
+        return std::vector<Tensor>{leaf({8, 8})};
+      },
+      [](const auto& l) {
+        Tensor y = at::dropout(l[0].sin(), 0.4, true);
+        y = at::rrelu(y, 0.1, 0.4, true) * at::rand_like(y).exp();
+        return (at::dropout(y.exp(), 0.2, true) * at::randn({8}).sin()).sum();
+      }));
 }
 
 TEST(Tape, ExplicitGenerators) {
@@ -166,7 +177,8 @@ TEST(Tape, ExplicitGenerators) {
     const Tensor x = leaf({16});
     Tensor y;
     scoped([&] {
-      y = (x.exp() * at::bernoulli(at::full({16}, 0.5), generator)).sin() * at::rand({16}, generator);
+      y = (x.exp() * at::bernoulli(at::full({16}, 0.5), generator)).sin() *
+          at::rand({16}, generator);
     });
     auto result = torch::autograd::grad({y.sum()}, {x});
     result.push_back(at::rand({4}, generator));
@@ -198,7 +210,8 @@ struct Residual : nn::Module {
     conv1 = register_module("conv1", nn::Conv2d(nn::Conv2dOptions(3, 4, 3).padding(1)));
     norm1 = register_module("norm1", nn::BatchNorm2d(4));
     conv2 = register_module("conv2", nn::Conv2d(nn::Conv2dOptions(4, 4, 3).padding(1)));
-    norm2 = register_module("norm2", nn::BatchNorm2d(nn::BatchNorm2dOptions(4).momentum(std::nullopt)));
+    norm2 =
+        register_module("norm2", nn::BatchNorm2d(nn::BatchNorm2dOptions(4).momentum(std::nullopt)));
     head = register_module("head", nn::Linear(4, 2));
   }
   Tensor forward(Tensor x) {
@@ -225,61 +238,79 @@ TEST(Tape, ResidualNetWithBatchNormAndInPlaceRelu) {
 }
 
 TEST(Tape, RecurrentNets) {
-  check(train([] { return std::make_shared<nn::LSTMImpl>(nn::LSTMOptions(4, 5).num_layers(2).dropout(0.3)); },
-              [](nn::Module& m, int) {
-                return std::get<0>(m.as<nn::LSTMImpl>()->forward(at::randn({6, 2, 4}))).square().sum();
-              }));
-  check(train([] { return std::make_shared<nn::GRUImpl>(nn::GRUOptions(4, 5).bidirectional(true)); },
-              [](nn::Module& m, int) {
-                return std::get<0>(m.as<nn::GRUImpl>()->forward(at::randn({6, 2, 4}))).square().sum();
-              }));
+  check(train(
+      [] {
+        return std::make_shared<nn::LSTMImpl>(nn::LSTMOptions(4, 5).num_layers(2).dropout(0.3));
+      },
+      [](nn::Module& m, int) {
+        return std::get<0>(m.as<nn::LSTMImpl>()->forward(at::randn({6, 2, 4}))).square().sum();
+      }));
+  check(
+      train([] { return std::make_shared<nn::GRUImpl>(nn::GRUOptions(4, 5).bidirectional(true)); },
+            [](nn::Module& m, int) {
+              return std::get<0>(m.as<nn::GRUImpl>()->forward(at::randn({6, 2, 4}))).square().sum();
+            }));
 }
 
 TEST(Tape, EmbeddingsWithMaxNorm) {
-  check(train([] { return std::make_shared<nn::EmbeddingImpl>(nn::EmbeddingOptions(10, 4).max_norm(0.5)); },
-              [](nn::Module& m, int) {
-                auto& e = *m.as<nn::EmbeddingImpl>();
-                const Tensor a = e.forward(at::randint(10, {3})).sin();
-                return (a * e.forward(at::randint(10, {3})).exp()).sum();
-              }));
+  check(train(
+      [] { return std::make_shared<nn::EmbeddingImpl>(nn::EmbeddingOptions(10, 4).max_norm(0.5)); },
+      [](nn::Module& m, int) {
+        auto& e = *m.as<nn::EmbeddingImpl>();
+        const Tensor a = e.forward(at::randint(10, {3})).sin();
+        return (a * e.forward(at::randint(10, {3})).exp()).sum();
+      }));
 }
 
 TEST(Tape, AttentionWithMaskAndDropout) {
-  check(train([] { return std::make_shared<nn::TransformerEncoderLayerImpl>(nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(16).dropout(0.2)); },
-              [](nn::Module& m, int) {
-                const Tensor mask = at::ones({5, 5}).triu(1).mul(-1e9);
-                return m.as<nn::TransformerEncoderLayerImpl>()->forward(at::randn({5, 2, 8}), mask).square().sum();
-              }));
+  check(train(
+      [] {
+        return std::make_shared<nn::TransformerEncoderLayerImpl>(
+            nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(16).dropout(0.2));
+      },
+      [](nn::Module& m, int) {
+        const Tensor mask = at::ones({5, 5}).triu(1).mul(-1e9);
+        return m.as<nn::TransformerEncoderLayerImpl>()
+            ->forward(at::randn({5, 2, 8}), mask)
+            .square()
+            .sum();
+      }));
 }
 
 TEST(Tape, IndexingWithOptionalTensorLists) {
-  check(of([] { return std::vector<Tensor>{leaf({5, 6, 4})}; },
-           [](const auto& l) {
-             using namespace torch::indexing;
-             const Tensor i = at::tensor({0, 2, 4}), j = at::tensor({1, 3, 0});
-             Tensor x = l[0].exp() + 1;
-             const Tensor a = x.index({i, Slice(), j}).sin();
-             x.index_put_({i, j}, x.index({i, j}).cos(), true);
-             const Tensor b = x.gather(1, at::zeros({5, 2, 4}, at::kLong)).exp();
-             return a.sum() + b.sum() + x.masked_fill(x > 1, 0.5).sin().sum();
-           }));
+  check(of(
+      [] {
+        return std::vector<Tensor>{leaf({5, 6, 4})};
+      },
+      [](const auto& l) {
+        using namespace torch::indexing;
+        const Tensor i = at::tensor({0, 2, 4}), j = at::tensor({1, 3, 0});
+        Tensor x = l[0].exp() + 1;
+        const Tensor a = x.index({i, Slice(), j}).sin();
+        x.index_put_({i, j}, x.index({i, j}).cos(), true);
+        const Tensor b = x.gather(1, at::zeros({5, 2, 4}, at::kLong)).exp();
+        return a.sum() + b.sum() + x.masked_fill(x > 1, 0.5).sin().sum();
+      }));
 }
 
 TEST(Tape, SeveralResultsListsComplexAndOut) {
-  check(of([] { return std::vector<Tensor>{leaf({4, 6}), leaf({4, 6})}; },
-           [](const auto& l) {
-             const auto [var, mean] = at::var_mean(l[0].exp(), 1);
-             const auto parts = l[1].sin().split(2, 1);
-             const Tensor cat = at::cat({parts[2], parts[0], var.unsqueeze(1)}, 1).exp();
-             const Tensor z = at::complex(l[0].sin(), l[1].cos());
-             const Tensor w = at::imag(z.mul(z.conj()).conj()).sin() + at::real(z.conj().exp());
-             Tensor out = at::empty({4, 6});
-             {
-               const torch::NoGradGuard guard;
-               at::mul_out(out, l[0], l[1]);
-             }
-             return cat.sum() + w.sum() + (mean * var.sqrt()).sum() + (out * l[0]).exp().sum();
-           }));
+  check(of(
+      [] {
+        return std::vector<Tensor>{leaf({4, 6}), leaf({4, 6})};
+      },
+      [](const auto& l) {
+        const auto [var, mean] = at::var_mean(l[0].exp(), 1);
+        const auto parts = l[1].sin().split(2, 1);
+        const Tensor cat = at::cat({parts[2], parts[0], var.unsqueeze(1)}, 1).exp();
+        const Tensor z = at::complex(l[0].sin(), l[1].cos());
+        const Tensor w = at::imag(z.mul(z.conj()).conj()).sin() + at::real(z.conj().exp());
+        Tensor out = at::empty({4, 6});
+        {
+          const torch::NoGradGuard guard;
+          at::mul_out(out, l[0], l[1]);
+        }
+        return cat.sum() + w.sum() + (mean * var.sqrt()).sum() + (out * l[0]).exp().sum();
+      }));
 }
 
 TEST(Tape, DetachNoGradAndScalarTensors) {
@@ -343,9 +374,7 @@ TEST(Tape, BackwardInsideTheScope) {
 }
 
 // A kernel that writes past the dispatcher.
-void fill_raw(Tensor t, float value) {
-  std::fill_n(t.data_ptr<float>(), t.numel(), value);
-}
+void fill_raw(Tensor t, float value) { std::fill_n(t.data_ptr<float>(), t.numel(), value); }
 
 TEST(Tape, RawWritesIntoUninitialisedMemoryAreKept) {
   check(of([] { return std::vector<Tensor>{leaf({4})}; },
@@ -360,11 +389,14 @@ TEST(Tape, RawWritesIntoUninitialisedMemoryAreKept) {
 }
 
 TEST(Tape, SparseTensorsAreKeptWhole) {
-  check(of([] { return std::vector<Tensor>{leaf({4, 4})}; },
-           [](const auto& l) {
-             const Tensor sparse = at::eye(4).to_sparse();
-             return at::_sparse_mm(sparse, l[0].exp()).sin().sum();
-           }));
+  check(of(
+      [] {
+        return std::vector<Tensor>{leaf({4, 4})};
+      },
+      [](const auto& l) {
+        const Tensor sparse = at::eye(4).to_sparse();
+        return at::_sparse_mm(sparse, l[0].exp()).sin().sum();
+      }));
 }
 
 TEST(Tape, ParameterChangedBeforeBackwardIsAnError) {
@@ -402,9 +434,9 @@ TEST(Tape, LiveBytesReturnToTheBaseAndFallDuringBackward) {
 
 TEST(Tape, EachOperatorIsReplayedOnce) {
   TapeCounts counts;
-  const auto program = of([] { return std::vector<Tensor>{leaf({4})}; }, [](const auto& l) {
-    return l[0].sin().exp().cos().tanh().sigmoid().sin().sum();
-  });
+  const auto program =
+      of([] { return std::vector<Tensor>{leaf({4})}; },
+         [](const auto& l) { return l[0].sin().exp().cos().tanh().sigmoid().sin().sum(); });
   run(program, std::make_shared<DropAll>(), &counts);
   EXPECT_EQ(counts.operators, 7);
   EXPECT_EQ(counts.replays, 5);  // not the last sin, nor the sum

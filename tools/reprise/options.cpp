@@ -43,6 +43,7 @@ workloads::WorkloadOptions workload_options(const Options& options) {
   workloads::WorkloadOptions values;
   values.layers = options.whole("--layers");
   values.width = options.whole("--width");
+  values.heads = options.whole("--heads");
   values.context = options.whole("--context");
   values.batch = options.whole("--batch");
   values.hidden = options.whole_list("--hidden");
@@ -102,6 +103,7 @@ void add_run_options(Options& options) {
   options.add("workload", "WORKLOAD", "one of: " + workloads::workload_summary());
   options.add("--layers", "N", "number of layers");
   options.add("--width", "N", "width of a layer");
+  options.add("--heads", "N", "attention heads");
   options.add("--context", "N", "positions of a sample");
   options.add("--batch", "N", "samples of a batch");
   options.add("--hidden", "N,N,...", "sizes of the hidden layers");

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <reprise/detail/region.h>
-#include <reprise/nested.h>
-
-#include <c10/util/ArrayRef.h>
-
 #include <concepts>
 #include <functional>
 #include <string>
@@ -14,6 +9,11 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <reprise/detail/region.h>
+#include <reprise/nested.h>
+
+#include <c10/util/ArrayRef.h>
 
 // Keeps a callable and its arguments so that the call can be made again, exactly as it was made.
 
@@ -28,7 +28,9 @@ concept PointsToModule = requires(F&& fn, Args&&... args) {
 };
 
 template <class F, class... Args>
-concept IsModule = requires(F&& fn, Args&&... args) { fn.forward(std::forward<Args>(args)...); };
+concept IsModule = requires(F&& fn, Args&&... args) {
+  fn.forward(std::forward<Args>(args)...);
+};
 
 template <class F, class... Args>
 concept RefersToModule = requires(F&& fn, Args&&... args) {
@@ -37,7 +39,7 @@ concept RefersToModule = requires(F&& fn, Args&&... args) {
 
 template <class F, class... Args>
 concept Callable = Invocable<F, Args...> || PointsToModule<F, Args...> || IsModule<F, Args...> ||
-                   RefersToModule<F, Args...>;
+    RefersToModule<F, Args...>;
 
 /// fn(args...), or forward(args...) of the module that `fn` is, points to or refers to.
 template <class F, class... Args>
@@ -145,10 +147,11 @@ class BoundCall final : public ReplayCall {
 
   /// The call as the user wrote it.
   decltype(auto) first_call(F&& fn, Args&&... args) {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) -> decltype(auto) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>)->decltype(auto) {
       return call(pass_first<F>(std::forward<F>(fn), fn_),
                   pass_first<Args>(std::forward<Args>(args), std::get<I>(args_))...);
-    }(std::index_sequence_for<Args...>{});
+    }
+    (std::index_sequence_for<Args...>{});
   }
 
   void take_arguments(std::vector<at::Tensor>& tensors,
@@ -160,7 +163,8 @@ class BoundCall final : public ReplayCall {
     // A copy for each run: what the function does to its arguments must not reach the next replay.
     auto args = [&]<std::size_t... I>(std::index_sequence<I...>) {
       return std::tuple<Fresh<Args>...>(std::get<I>(args_)...);
-    }(std::index_sequence_for<Args...>{});
+    }
+    (std::index_sequence_for<Args...>{});
     visit_arguments(args, Filler{tensors});
     std::apply(
         [&](auto&... arg) {
@@ -180,8 +184,8 @@ class BoundCall final : public ReplayCall {
 
  private:
   template <class T>
-  using Fresh = std::conditional_t<Kept<T>::kCopyable, typename Kept<T>::Type,
-                                   typename Kept<T>::Type&>;
+  using Fresh =
+      std::conditional_t<Kept<T>::kCopyable, typename Kept<T>::Type, typename Kept<T>::Type&>;
 
   struct Taker {
     std::vector<at::Tensor>& tensors;
@@ -202,7 +206,8 @@ class BoundCall final : public ReplayCall {
   static void visit_arguments(Arguments& args, Visitor visitor) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (visit_one<Kept<Args>::kCopyable>(std::get<I>(args), visitor), ...);
-    }(std::index_sequence_for<Args...>{});
+    }
+    (std::index_sequence_for<Args...>{});
   }
   template <bool copyable, class T, class Visitor>
   static void visit_one(T& value, Visitor& visitor) {

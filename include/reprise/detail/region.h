@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include <reprise/export.h>
 #include <reprise/hooks.h>
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
-
-#include <memory>
-#include <vector>
 
 // The part of checkpoint() that needs no templates: a recorded call, and the scope around its
 // first run.
@@ -40,6 +40,7 @@ class REPRISE_API ReplayCall {
 /// Whether a region would be recorded: not switched off, and gradients are on.
 REPRISE_API bool region_active(const CheckpointOptions& options);
 
+class DrawRecorder;
 class Frame;
 
 /// Records everything that autograd saves on this thread, while it lives, as one region.
@@ -52,6 +53,7 @@ class REPRISE_API RegionScope {
 
  private:
   std::shared_ptr<Frame> frame_;
+  std::unique_ptr<DrawRecorder> draws_;
   HookScope hooks_;
 };
 

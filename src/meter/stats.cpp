@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "checkpoint/replay_clock.h"
+#include <atomic>
 
 #include <reprise/stats.h>
 
-#include <atomic>
+#include "meter/replay_clock.h"
 
 namespace reprise {
 namespace {
@@ -16,9 +16,7 @@ std::atomic<int64_t> nanoseconds{0};
 
 thread_local int replay_depth = 0;
 
-ReplayStats now() {
-  return {regions, replays, operators, static_cast<double>(nanoseconds) * 1e-6};
-}
+ReplayStats now() { return {regions, replays, operators, static_cast<double>(nanoseconds) * 1e-6}; }
 
 }  // namespace
 
@@ -31,7 +29,7 @@ ReplayClock::ReplayClock() { ++replay_depth; }
 ReplayClock::~ReplayClock() {
   ++replays;
   if (--replay_depth > 0) return;
-  operators += operators_.count();
+  operators += operators_;
   nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(
                      std::chrono::steady_clock::now() - start_)
                      .count();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "torch/operator_observer.h"
-
 #include <chrono>
+#include <cstdint>
 
 // Feeds reprise/stats.h.
 
@@ -21,9 +20,12 @@ class ReplayClock {
   ReplayClock(const ReplayClock&) = delete;
   ReplayClock& operator=(const ReplayClock&) = delete;
 
+  /// So many operators were run again, those of replays inside this one included.
+  void count_operators(int64_t operators) { operators_ += operators; }
+
  private:
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  const OperatorObserver operators_;
+  int64_t operators_ = 0;
 };
 
 }  // namespace reprise::detail

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "torch/draws.h"
+
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
+
+namespace reprise::detail {
+namespace {
+
+struct Watch {
+  std::vector<DrawScope*> scopes;  // innermost last
+  int64_t depth = 0;               // drawing operators inside each other; the outermost counts
+  at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+};
+
+thread_local Watch watch;
+
+bool may_draw(const at::RecordFunction& call) {
+  thread_local std::unordered_map<const char*, bool> known;
+  const auto [entry, fresh] = known.try_emplace(call.name(), false);
+  if (fresh) {
+    const auto name = call.operator_name();
+    const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
+    entry->second = op && op->hasTag(at::Tag::nondeterministic_seeded);
+  }
+  return entry->second;
+}
+
+/// The scopes that see a draw: from the innermost player inwards.
+std::size_t first_in_force() {
+  for (std::size_t i = watch.scopes.size(); i > 0; --i) {
+    if (watch.scopes[i - 1]->plays()) return i - 1;
+  }
+  return 0;
+}
+
+/// Marks, for the end of the operator, that its start was seen.
+struct Drawing final : at::ObserverContext {};
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
+  if (!may_draw(call)) return nullptr;
+  if (watch.depth++ == 0) {
+    draw_mutex().lock();
+    for (std::size_t i = first_in_force(); i < watch.scopes.size(); ++i) {
+      watch.scopes[i]->before_draw(call.name());
+    }
+  }
+  return std::make_unique<Drawing>();
+}
+
+void on_end(const at::RecordFunction&, at::ObserverContext* context) {
+  if (context == nullptr || --watch.depth > 0) return;
+  for (std::size_t i = first_in_force(); i < watch.scopes.size(); ++i) {
+    watch.scopes[i]->after_draw();
+  }
+  draw_mutex().unlock();
+}
+
+}  // namespace
+
+DrawScope::DrawScope() : record_function_before_(at::isRecordFunctionEnabled()) {
+  at::enableRecordFunction(true);
+  if (watch.scopes.empty()) {
+    watch.handle = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(on_start, on_end).scopes({at::RecordScope::FUNCTION}));
+  }
+  watch.scopes.push_back(this);
+}
+
+DrawScope::~DrawScope() {
+  watch.scopes.pop_back();
+  if (watch.scopes.empty()) at::removeCallback(watch.handle);
+  at::enableRecordFunction(record_function_before_);
+}
+
+void DrawRecorder::before_draw(const char* op) {
+  RngState state = RngState::capture({});
+  // Many operators may draw and do not; share what has not moved.
+  if (!log_.draws.empty() && log_.draws.back().before.equals(state)) {
+    state = log_.draws.back().before;
+  }
+  log_.draws.push_back({op, std::move(state)});
+}
+
+void DrawPlayer::before_draw(const char* op) {
+  if (next_ >= log_.draws.size() || log_.draws[next_].op != op) {
+    strayed_ = true;
+    return;
+  }
+  outside_ = log_.draws[next_].before.recapture();
+  log_.draws[next_++].before.restore();
+}
+
+void DrawPlayer::after_draw() {
+  if (outside_) outside_->restore();
+  outside_.reset();
+}
+
+}  // namespace reprise::detail
