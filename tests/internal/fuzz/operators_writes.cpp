@@ -49,7 +49,7 @@ void add_writes(Table& table) {
   table.push_back(in_place("fill_", [](Frame& f, Tensor& x) { x.fill_(f.number()); }));
   table.push_back(in_place("copy_ of its transpose", [](Frame&, Tensor& x) {
     if (x.dim() != 2 || x.size(0) != x.size(1)) throw Refused("square");
-    x.copy_(x.t());
+    x.copy_(x.t().clone());
   }));
   table.push_back(in_place("copy_ of another part", [](Frame&, Tensor& x) {
     if (x.dim() == 0 || x.size(0) < 2) throw Refused("rows");
