@@ -20,6 +20,7 @@ build: configure ## library, command, tests and examples, in build/
 demo: configure ## plain and checkpointed training, side by side
 	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target reprise_command
 	$(BUILD_DIR)/reprise compare digits
+	$(BUILD_DIR)/reprise compare blocks --layers 24 --strategies plain,checkpoint,segments:5
 	$(BUILD_DIR)/reprise train digits --steps 200 --log-every 50 --strategy plain
 	$(BUILD_DIR)/reprise train digits --steps 200 --log-every 50 --strategy checkpoint
 

@@ -71,6 +71,7 @@ bool RngState::equals(const RngState& other) const {
 }
 
 void RngState::restore() const {
+  const std::lock_guard<std::recursive_mutex> between_draws(draw_mutex());
   for (const auto& [generator, state] : states_) {
     at::Generator target = generator;
     const std::lock_guard<std::mutex> lock(target.mutex());
