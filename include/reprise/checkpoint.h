@@ -35,9 +35,9 @@ class REPRISE_API CheckpointOptions {
   const std::string& name() const { return name_; }
 
   /// Replay random draws as they fell in the forward pass. The states of the default generators
-  /// (5 KB for the CPU's) and of every at::Generator among the arguments are kept with the region,
-  /// and put back after the replay. Turn it off only where nothing draws, or the gradients are
-  /// wrong. Default: true.
+  /// (5 KB for the CPU's, once and for each operator that draws) and of every at::Generator among
+  /// the arguments are kept with the region, and the streams go on after the replay where they
+  /// were. Turn it off only where nothing draws, or the gradients are wrong. Default: true.
   CheckpointOptions& preserve_rng(bool on) { return preserve_rng_ = on, *this; }
   bool preserve_rng() const { return preserve_rng_; }
 

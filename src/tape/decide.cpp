@@ -41,11 +41,12 @@ void Tape::decide(SavedValue& saved) {
     return;
   }
   const ValueInfo info = info_of(value, tensor);
-  Decision decision = value.is_kept() && !value.encoded ? Decision::keep : decider_->decide(info);
-  if (decision == Decision::recompute && !decider_->trust(info)) {
-    decision = Decision::keep;
+  if (!decider_->trust(info)) {
     ++counts_.unknown;
+    value.held = tensor.storage();
+    return;
   }
+  Decision decision = value.is_kept() && !value.encoded ? Decision::keep : decider_->decide(info);
   if (decision == Decision::encode && !value.encoded) {
     if (auto encoded = Encoded::encode(tensor)) {
       value.encoded = std::make_shared<const Encoded>(std::move(*encoded));

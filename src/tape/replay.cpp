@@ -45,6 +45,7 @@ at::Tensor Tape::bring_back(std::size_t index) {
 
   const BelowAutograd below;
   c10::Storage storage = available(value);
+  if (!storage) storage = alive_elsewhere(value);
   if (!storage) storage = replay(value, task);
   if (counts_waiting(task) && ticket.served_in != task) {
     ticket.served_in = task;
@@ -56,13 +57,9 @@ at::Tensor Tape::bring_back(std::size_t index) {
 c10::Storage Tape::available(ValueId id) {
   Value& value = values_[id];
   if (value.cached) return value.cached;
-  const StorageRecord& record = storages_[value.storage];
-  const bool latest = record.versions.back() == id;
-  const bool unchanged =
-      !record.counter || record.counter->current_version() ==
-                             (sealed_ ? record.sealed : record.counter->current_version());
   if (value.held) {
-    if (latest && !unchanged) {
+    const StorageRecord& record = storages_[value.storage];
+    if (record.versions.back() == id && changed_since_seal(record)) {
       throw Error("a tensor that a replay reads was changed in place after the forward pass: " +
                       std::to_string(value.bytes) + " bytes, " +
                       (value.producer == kNone ? "made outside of the scope"
@@ -82,13 +79,25 @@ c10::Storage Tape::available(ValueId id) {
         "something that is not an operator, and a replay needs what was there before",
         "register the kernel as an operator, or call keep() on what depends on it");
   }
-  // Somebody else may still have it. (An audit has everything: it wants to see the replay.)
-  if (!audit_ && latest && unchanged && value.producer != kNone) {
-    if (auto alive = record.storage.lock()) {
-      if (alive->nbytes() == value.bytes) return c10::Storage(std::move(alive));
-    }
-  }
   return {};
+}
+
+bool Tape::changed_since_seal(const StorageRecord& record) const {
+  return sealed_ && record.counter && record.counter->current_version() != record.sealed;
+}
+
+// Somebody else may still have the tensor that was saved: then there is nothing to replay. Only what
+// is asked for itself is taken this way: its storage is what autograd would have kept, whereas what
+// lies between may have been changed through .data without anybody noticing. (An audit has kept
+// everything, and wants to see the replay.)
+c10::Storage Tape::alive_elsewhere(ValueId id) const {
+  const Value& value = values_[id];
+  const StorageRecord& record = storages_[value.storage];
+  const bool latest = record.versions.back() == id;
+  if (audit_ || !latest || value.producer == kNone || changed_since_seal(record)) return {};
+  auto alive = record.storage.lock();
+  if (!alive || alive->nbytes() != value.bytes) return {};
+  return c10::Storage(std::move(alive));
 }
 
 std::vector<NodeId> Tape::closure(ValueId target, Locals& locals) {

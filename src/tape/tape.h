@@ -113,6 +113,8 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   using Locals = std::unordered_map<ValueId, Local>;
   at::Tensor bring_back(std::size_t ticket);
   c10::Storage available(ValueId value);
+  c10::Storage alive_elsewhere(ValueId value) const;
+  bool changed_since_seal(const StorageRecord& record) const;
   c10::Storage replay(ValueId target, int64_t task);
   std::vector<NodeId> closure(ValueId target, Locals& locals);
   void run_again(const Node& node, NodeId id, Locals& locals, int64_t task);

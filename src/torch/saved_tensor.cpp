@@ -29,7 +29,7 @@ VersionStamp::VersionStamp(const at::Tensor& tensor)
 void VersionStamp::check() const {
   TORCH_CHECK(counter_.current_version() == version_,
               "one of the variables needed for gradient computation has been modified by an "
-              "inplace operation, after a checkpointed region saved it: it is at version ",
+              "inplace operation after it was saved for the backward pass: it is at version ",
               counter_.current_version(), "; expected version ", version_,
               " instead.\nhint: change it after the backward pass, or out of place");
 }
