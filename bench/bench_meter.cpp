@@ -49,7 +49,8 @@ double microseconds_for(c10::Allocator* allocator, int count) {
     c10::DataPtr block = allocator->allocate(4 << 10);
     benchmark::DoNotOptimize(block.get());
   }
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 /// A step of a workload: its allocations, times what counting adds to each, as part of its time.
@@ -62,7 +63,8 @@ void share_of_step(benchmark::State& state, const std::string& name) {
   for (auto _ : state) {
     constexpr int kCount = 20000;
     const double counted = microseconds_for(c10::GetCPUAllocator(), kCount);
-    added_us.push_back((counted - microseconds_for(c10::GetDefaultCPUAllocator(), kCount)) / kCount);
+    added_us.push_back((counted - microseconds_for(c10::GetDefaultCPUAllocator(), kCount)) /
+                       kCount);
     const int64_t before = meter.allocations();
     step_ms.push_back(reprise::workloads::measure_step(*workload, plain, 0).milliseconds);
     allocations = meter.allocations() - before;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <tuple>
 
@@ -136,6 +137,54 @@ TEST(Checkpoint, ViewsAmongTheArgumentsAreKeptAsWhatTheyShow) {
   const auto grads = torch::autograd::grad({y.sum()}, {a, b});
   const auto plain = torch::autograd::grad({(a.sin().mul(b).exp() * 53.0).sum()}, {a, b});
   EXPECT_TRUE(same_bits(grads, plain));
+}
+
+TEST(Checkpoint, SpansOptionalReferencesAndArraysAreCopiedWithWhatTheyShow) {
+  const Tensor a = leaf({2, 3}, 1), b = leaf({2, 3}, 2);
+  const auto f = [](std::span<const double> factors, at::OptionalIntArrayRef sizes,
+                    std::optional<at::IntArrayRef> none, const Tensor(&pair)[2],
+                    const char(&word)[4]) {
+    EXPECT_FALSE(none.has_value());
+    EXPECT_EQ(std::string(word), "abc");
+    return ((pair[0] * factors[0]).exp() * pair[1]).sin().sum(sizes) * factors[1];
+  };
+  const std::vector<double> factors{0.5, 2.0};
+  const Tensor kept[2] = {a, b};
+  const std::vector<int64_t> sizes{1};
+  const auto plain = torch::autograd::grad(
+      {f(factors, at::IntArrayRef(sizes), std::nullopt, kept, "abc").sum()}, {a, b});
+  Tensor y;
+  {
+    std::vector<double> own_factors = factors;
+    std::vector<int64_t> own_sizes = sizes;
+    Tensor own[2] = {a, b};
+    y = checkpoint(f, std::span<const double>(own_factors),
+                   at::OptionalIntArrayRef(at::IntArrayRef(own_sizes)),
+                   std::optional<at::IntArrayRef>(), own, "abc");
+    own_factors.assign({9, 9});
+    own_sizes.assign({0});
+    own[0] = Tensor();
+  }
+  EXPECT_TRUE(same_bits(torch::autograd::grad({y.sum()}, {a, b}), plain));
+}
+
+TEST(Checkpoint, AFunctionThatChangesItsArgumentInPlaceIsNamedAndDoesNotLeak) {
+  const Tensor x = leaf({1024});
+  const auto f = [](Tensor t) {
+    t.relu_();
+    return t.sin();
+  };
+  const Meter meter;
+  const int64_t base = meter.live();
+  for (const bool backward : {false, true, false}) {
+    const Tensor y = checkpoint(CheckpointOptions().name("in place"), f, x * 2).sum();
+    if (!backward) continue;
+    const auto message = message_of<Error>([&] { y.backward(); });
+    EXPECT_NE(message.find("'in place': its function changes its argument tensor 0 in place"),
+              std::string::npos)
+        << message;
+  }
+  EXPECT_EQ(meter.live(), base);
 }
 
 TEST(Checkpoint, ReturnsAnyTypeUntouched) {

@@ -76,7 +76,11 @@ class REPRISE_API NoCheckpointGuard {
 /// copies them: pass std::ref() for what must not be copied, and mind that what a lambda captures
 /// by reference must live until the backward pass. Tensors in the arguments, at any depth of
 /// nesting (see nested.h), are kept as autograd keeps saved tensors: changing one in place before
-/// the backward pass raises autograd's version error. Captured parameters get their gradients too.
+/// the backward pass raises autograd's version error, and a function that does so itself (an
+/// in-place ReLU as its first layer) raises Error in the backward pass. Spans and array
+/// references are copied with what they show; what a pointer points to must live as long as the
+/// graph. An argument that can only be moved is taken by const reference. Captured parameters get
+/// their gradients too.
 ///
 /// The replay runs with the RNG state, autocast state, default dtype and thread count of the
 /// forward pass, and puts back what it found. `fn` must do the same work again: it must not depend

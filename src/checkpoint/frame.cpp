@@ -52,6 +52,9 @@ std::shared_ptr<PackedTensor> Frame::pack(const at::Tensor& tensor) {
 void Frame::end_first_run() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   first_run_ended_ = true;
+  for (std::size_t i = 0; i < arguments_.size() && !changed_argument_; ++i) {
+    if (arguments_[i].changed()) changed_argument_ = i;
+  }
 }
 
 at::Tensor Frame::unpack(Slot& slot) {
@@ -92,6 +95,13 @@ void Frame::replay(int64_t task, const Slot& asked) {
 }
 
 void Frame::run_call(const std::shared_ptr<Collector>& collector) {
+  if (changed_argument_) {
+    throw Error(
+        label() + ": its function changes its argument tensor " +
+            std::to_string(*changed_argument_) + " in place, so it cannot be run again from it",
+        "let the function work on a copy (x.clone()), use the form that is not in place, or "
+        "begin the region before the layer that makes the argument");
+  }
   // Unpacked first: the regions around this one may have to be replayed for them.
   std::vector<at::Tensor> arguments;
   arguments.reserve(arguments_.size());

@@ -61,6 +61,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::recursive_mutex mutex_;  // recursive: the function may run backward passes of its own
   std::vector<std::weak_ptr<Slot>> slots_;
   bool first_run_ended_ = false;
+  std::optional<std::size_t> changed_argument_;  // the first that the first run changed in place
 };
 
 }  // namespace reprise::detail

@@ -48,13 +48,15 @@ OperatorPattern parse_operator(const std::string& text) {
   if (dot != std::string::npos) {
     const std::string name = full.substr(0, dot);
     const std::string overload = full.substr(dot + 1) == "default" ? "" : full.substr(dot + 1);
-    const auto overloads = detail::overloads_of(name);
+    auto overloads = detail::overloads_of(name);
     if (std::find(overloads.begin(), overloads.end(), overload) != overloads.end()) {
       return {name, overload};
     }
     if (!overloads.empty()) {
-      throw UsageError("operator '" + name + "' has no overload '" + overload + "'",
-                       "its overloads are: " + list_of(overloads));
+      std::erase(overloads, "");
+      throw UsageError(
+          "operator '" + name + "' has no overload '" + overload + "'",
+          "its overloads are: " + list_of(overloads) + " ('default' is the nameless one)");
     }
   }
   auto near = nearest_words(full, detail::operator_names());

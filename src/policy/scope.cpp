@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <thread>
 #include <utility>
 
+#include <reprise/error.h>
 #include <reprise/scope.h>
 
 #include "policy/rules.h"
@@ -121,14 +123,27 @@ struct Scope::State {
   const std::shared_ptr<Applied> decider;
   const std::shared_ptr<detail::Tape> tape;
   std::optional<detail::Recording> recording;
+  const std::thread::id thread = std::this_thread::get_id();
 };
 
 Scope::Scope(const Policy& policy) : state_(std::make_unique<State>(policy)) {}
 
-Scope::~Scope() { end(); }
+Scope::~Scope() {
+  if (state_->recording && state_->thread != std::this_thread::get_id()) {
+    // Taking another thread's hooks off this one would crash: better one that records for ever.
+    detail::warn("reprise: a scope was destroyed on another thread than the one that it records");
+    (void)state_.release();
+    return;
+  }
+  end();
+}
 
 void Scope::end() {
   if (!state_->recording) return;
+  if (state_->thread != std::this_thread::get_id()) {
+    throw UsageError("a scope was ended on another thread than the one that it records",
+                     "end it where it began");
+  }
   state_->recording.reset();
   const auto unused = state_->decider->unused_rules();
   if (unused.empty() || state_->learnt.warned.exchange(true)) return;

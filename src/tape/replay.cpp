@@ -86,10 +86,10 @@ bool Tape::changed_since_seal(const StorageRecord& record) const {
   return sealed_ && record.counter && record.counter->current_version() != record.sealed;
 }
 
-// Somebody else may still have the tensor that was saved: then there is nothing to replay. Only what
-// is asked for itself is taken this way: its storage is what autograd would have kept, whereas what
-// lies between may have been changed through .data without anybody noticing. (An audit has kept
-// everything, and wants to see the replay.)
+// Somebody else may still have the tensor that was saved: then there is nothing to replay. Only
+// what is asked for itself is taken this way: its storage is what autograd would have kept, whereas
+// what lies between may have been changed through .data without anybody noticing. (An audit has
+// kept everything, and wants to see the replay.)
 c10::Storage Tape::alive_elsewhere(ValueId id) const {
   const Value& value = values_[id];
   const StorageRecord& record = storages_[value.storage];

@@ -8,10 +8,29 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 namespace reprise::detail {
+namespace {
+
+// Without hooks a SavedVariable holds the tensor object itself. When the region's function then
+// writes to it in place, the object's own node becomes one that holds the region: a cycle. With
+// these it holds the data and the node of now.
+class KeepDetached final : public torch::autograd::SavedVariableHooks {
+ public:
+  void call_pack_hook(const at::Tensor& tensor) override { data_ = tensor.detach(); }
+  at::Tensor call_unpack_hook() override { return data_; }
+
+ private:
+  at::Tensor data_;
+};
+
+}  // namespace
 
 SavedTensor::SavedTensor(const at::Tensor& tensor) {
   if (tensor.defined() && !tensor.is_inference()) {
     saved_ = std::make_unique<torch::autograd::SavedVariable>(tensor, /*is_output=*/false);
+    if (!saved_->has_hooks()) {
+      saved_->register_hooks(std::make_unique<KeepDetached>());
+      stamp_.emplace(tensor);
+    }
   } else {
     plain_ = tensor;
   }
@@ -20,7 +39,10 @@ SavedTensor::SavedTensor(const at::Tensor& tensor) {
 SavedTensor::~SavedTensor() = default;
 SavedTensor::SavedTensor(SavedTensor&&) noexcept = default;
 
-at::Tensor SavedTensor::unpack() const { return saved_ ? saved_->unpack() : plain_; }
+at::Tensor SavedTensor::unpack() const {
+  if (stamp_) stamp_->check();
+  return saved_ ? saved_->unpack() : plain_;
+}
 
 VersionStamp::VersionStamp(const at::Tensor& tensor)
     : counter_(tensor.unsafeGetTensorImpl()->version_counter()),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <typeinfo>
 #include <vector>
@@ -17,6 +18,22 @@ class SavedVariable;
 
 namespace reprise::detail {
 
+/// Remembers the version of a tensor without keeping its memory. Hooks switch autograd's own check
+/// off; this puts it back.
+class VersionStamp {
+ public:
+  explicit VersionStamp(const at::Tensor& tensor);
+
+  /// Throws c10::Error, as autograd does, when the tensor was changed in place since.
+  void check() const;
+
+  bool changed() const { return counter_.current_version() != version_; }
+
+ private:
+  c10::VariableVersion counter_;
+  uint32_t version_;
+};
+
 /// A tensor kept for the backward pass: checked for in-place changes when it is unpacked, and
 /// itself seen by the saved-tensor hooks around it (so a region around this one drops it, too).
 class SavedTensor {
@@ -29,23 +46,13 @@ class SavedTensor {
   /// The tensor, with its place in the graph. Throws c10::Error when it was changed in place.
   at::Tensor unpack() const;
 
+  /// Whether it was changed in place since, and cannot be unpacked any more.
+  bool changed() const { return stamp_ && stamp_->changed(); }
+
  private:
   at::Tensor plain_;  // what autograd would not save: undefined tensors, inference tensors
   std::unique_ptr<torch::autograd::SavedVariable> saved_;
-};
-
-/// Remembers the version of a tensor without keeping its memory. Hooks switch autograd's own check
-/// off; this puts it back.
-class VersionStamp {
- public:
-  explicit VersionStamp(const at::Tensor& tensor);
-
-  /// Throws c10::Error, as autograd does, when the tensor was changed in place since.
-  void check() const;
-
- private:
-  c10::VariableVersion counter_;
-  uint32_t version_;
+  std::optional<VersionStamp> stamp_;  // where no hooks around it keep what it was
 };
 
 /// What two runs of the same work must agree on for a tensor that autograd saves: shape, dtype,

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -14,6 +17,7 @@
 #include <reprise/nested.h>
 
 #include <c10/util/ArrayRef.h>
+#include <c10/util/OptionalArrayRef.h>
 
 // Keeps a callable and its arguments so that the call can be made again, exactly as it was made.
 
@@ -46,7 +50,7 @@ template <class F, class... Args>
 decltype(auto) call(F&& fn, Args&&... args) {
   static_assert(Callable<F, Args...>,
                 "reprise: the function cannot be called with these arguments, and is no module "
-                "whose forward() takes them");
+                "whose forward() takes them (one that can only be moved is taken by const &)");
   // Holders come first: they claim to be callable even where their operator() does not compile.
   if constexpr (PointsToModule<F, Args...>) {
     return fn->forward(std::forward<Args>(args)...);
@@ -82,11 +86,11 @@ struct Kept {
     }
   }
 
-  /// Passes a fresh copy as the caller passed the original; what cannot be copied, as an lvalue.
+  /// Passes a fresh copy as the caller passed the original; what cannot be copied, as const.
   static decltype(auto) pass(Type& value) {
     if constexpr (!kCopyable) {
-      return (value);
-    } else if constexpr (std::is_array_v<Plain> || std::is_function_v<Plain>) {
+      return std::as_const(value);
+    } else if constexpr (std::is_function_v<Plain>) {
       return (value);
     } else {
       return static_cast<T&&>(value);
@@ -112,6 +116,53 @@ struct Kept<T, c10::ArrayRef<U>> {
   static c10::ArrayRef<U> pass(Type& value) { return value; }
 };
 
+template <class T, class U>
+struct Kept<T, std::span<U>> {
+  using Type = std::vector<std::remove_const_t<U>>;
+  static constexpr bool kCopyable = true;
+  static constexpr bool kIsReference = false;
+  static Type keep(std::span<U> value) { return Type(value.begin(), value.end()); }
+  static std::span<U> pass(Type& value) { return value; }
+};
+
+template <class T, class U>
+struct Kept<T, std::optional<c10::ArrayRef<U>>> {
+  using Type = std::optional<std::vector<U>>;
+  static constexpr bool kCopyable = true;
+  static constexpr bool kIsReference = false;
+  static Type keep(const std::optional<c10::ArrayRef<U>>& value) {
+    return value ? Type(value->vec()) : std::nullopt;
+  }
+  static std::optional<c10::ArrayRef<U>> pass(Type& value) {
+    return value ? std::optional<c10::ArrayRef<U>>(*value) : std::nullopt;
+  }
+};
+
+template <class T, class U>
+struct Kept<T, c10::OptionalArrayRef<U>> {
+  using Type = std::optional<std::vector<U>>;
+  static constexpr bool kCopyable = true;
+  static constexpr bool kIsReference = false;
+  static Type keep(const c10::OptionalArrayRef<U>& value) {
+    return value ? Type(value->vec()) : std::nullopt;
+  }
+  static c10::OptionalArrayRef<U> pass(Type& value) {
+    return value ? c10::OptionalArrayRef<U>(c10::ArrayRef<U>(*value)) : std::nullopt;
+  }
+};
+
+/// Arrays are copied, and passed on as arrays.
+template <class T, class U, std::size_t N>
+struct Kept<T, U[N]> {
+  using Type = std::array<std::remove_const_t<U>, N>;
+  static constexpr bool kCopyable = true;
+  static constexpr bool kIsReference = false;
+  static Type keep(const U (&value)[N]) { return std::to_array(value); }
+  static std::remove_reference_t<T>& pass(Type& value) {
+    return reinterpret_cast<std::remove_reference_t<T>&>(value);
+  }
+};
+
 template <class T>
 struct Kept<T, std::string_view> {
   using Type = std::string;
@@ -125,7 +176,7 @@ struct Kept<T, std::string_view> {
 template <class T>
 decltype(auto) pass_first(T&& original, typename Kept<T>::Type& kept) {
   if constexpr (!Kept<T>::kCopyable) {
-    return (kept);
+    return std::as_const(kept);
   } else if constexpr (Kept<T>::kIsReference) {
     return original.get();
   } else {
