@@ -24,9 +24,6 @@ std::vector<std::string> split(std::string_view text, char separator);
 /// "a, b, c".
 std::string join(const std::vector<std::string>& words);
 
-/// The known words that `word` is probably a misspelling of, nearest first; often none.
-std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
-
 /// "did you mean 'train'? <otherwise>" or, where nothing is near, `otherwise` alone.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known,
                          const std::string& otherwise);
