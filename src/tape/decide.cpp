@@ -64,8 +64,7 @@ void Tape::decide(SavedValue& saved) {
   saved.exchange_for(tickets_.size() - 1, audit_);
 }
 
-at::Tensor Tape::unpack(const SavedValue&, const at::Tensor& kept,
-                        const std::optional<std::size_t>& ticket) {
+at::Tensor Tape::unpack(const at::Tensor& kept, const std::optional<std::size_t>& ticket) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (!ticket) return kept;
   const at::Tensor replayed = bring_back(*ticket);

@@ -17,7 +17,7 @@ SavedValue::~SavedValue() {
 at::Tensor SavedValue::unpack() {
   if (stamp_) stamp_->check();
   if (!tape_) return kept_;
-  return tape_->unpack(*this, kept_, ticket_);
+  return tape_->unpack(kept_, ticket_);
 }
 
 void SavedValue::exchange_for(std::size_t ticket, bool audit) {

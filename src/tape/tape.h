@@ -96,8 +96,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   void decide_pending();
   void decide(SavedValue& saved);
   void drop_idle_holds();
-  at::Tensor unpack(const SavedValue& saved, const at::Tensor& kept,
-                    const std::optional<std::size_t>& ticket);
+  at::Tensor unpack(const at::Tensor& kept, const std::optional<std::size_t>& ticket);
 
   // demand.cpp: who still needs what
   void count_readers();
