@@ -53,6 +53,8 @@ PUBLIC_ROOMS = {
     "plan.h": "plan",
     "policy.h": "policy",
     "scope.h": "policy",
+    "layer_class.h": "policy",
+    "module_paths.h": "policy",
     "offload.h": "offload",
     "checkpoint.h": "checkpoint",
     "segments.h": "checkpoint",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <thread>
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include "tests/support.h"
 
 // Scopes and policies, as their users see them.
@@ -159,6 +161,16 @@ TEST(Policies, UnknownOperatorsAreUsageErrorsThatNameTheNearest) {
   EXPECT_THROW(Policy::layers(3, 3, Action::keep), UsageError);
   EXPECT_THROW(Policy::every_nth_layer(0, Action::keep), UsageError);
   EXPECT_THROW(Policy::module("", Action::keep), UsageError);
+  EXPECT_THROW(Policy::keep_ops({}), UsageError);
+  EXPECT_THROW(Policy::recompute_names({}), UsageError);
+}
+
+TEST_F(ScopeTest, OperatorsByTheDispatchersHandleMeanOneOverload) {
+  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow("aten::gelu", "");
+  ScopeSummary summary;
+  const Policy policy = Policy::recompute_ops({handle}).otherwise(Action::keep);
+  EXPECT_TRUE(same_bits(plain, under(policy.audit(false), &summary)));
+  EXPECT_EQ(summary.recomputed, 4);
 }
 
 TEST_F(ScopeTest, NestedScopesEachRuleTheirPart) {

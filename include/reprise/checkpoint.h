@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -10,10 +11,12 @@
 #include <reprise/detail/bound_call.h>
 #include <reprise/detail/region.h>
 #include <reprise/export.h>
+#include <reprise/policy.h>
 
 // checkpoint(): run a function without keeping what it saves for the backward pass, and run it
-// again when the backward pass asks. The C++ counterpart of torch.utils.checkpoint, by function
-// replay. Safe to call from several threads at once; the backward pass may run on another thread.
+// again when the backward pass asks, or the operators that ran in it. The C++ counterpart of
+// torch.utils.checkpoint. Safe to call from several threads at once; the backward pass may run on
+// another thread.
 
 namespace reprise {
 
@@ -23,12 +26,39 @@ enum class Determinism {
   metadata,  ///< their number, and each one's shape, dtype, device and operator
 };
 
-/// Options of one region. Setters return the object, so that they chain.
+/// How activations come back.
+enum class Replay {
+  functions,  ///< the region's function is run again, whole
+  operators,  ///< the operators that ran in it are recorded, and those needed are run again: code
+              ///< that is not an operator runs once, see docs/tape.md
+};
+
+/// Options of one region. Setters return the object, so that they chain. Which applies to which:
+///
+///     option          Replay::functions   Replay::operators
+///     enabled         yes                 yes
+///     name            yes                 yes
+///     policy          no                  yes
+///     preserve_rng    yes                 only true: draws are part of the record
+///     early_stop      yes                 only true: no more than what is asked for is run again
+///     determinism     yes                 not none: what was made is always compared
+///
+/// What cannot apply is a UsageError from checkpoint(), whether or not gradients are on.
 class REPRISE_API CheckpointOptions {
  public:
   /// Off: the function is simply called, and every activation is kept. Default: true.
   CheckpointOptions& enabled(bool on) { return enabled_ = on, *this; }
   bool enabled() const { return enabled_; }
+
+  /// Default: Replay::functions.
+  CheckpointOptions& replay(Replay replay) { return replay_ = replay, *this; }
+  Replay replay() const { return replay_; }
+
+  /// What becomes of each value in the region. Default: none, which recomputes all of them, as
+  /// Policy::recompute_all() does. Policies audit their first scope in the process (for each name
+  /// of a region): that run of the region keeps everything. Policy::audit(false) turns it off.
+  CheckpointOptions& policy(Policy policy) { return policy_ = std::move(policy), *this; }
+  const std::optional<Policy>& policy() const { return policy_; }
 
   /// A name for messages and reports. Default: empty; the region is then called by its number.
   CheckpointOptions& name(std::string name) { return name_ = std::move(name), *this; }
@@ -53,6 +83,8 @@ class REPRISE_API CheckpointOptions {
 
  private:
   std::string name_;
+  std::optional<Policy> policy_;
+  Replay replay_ = Replay::functions;
   bool enabled_ = true;
   bool preserve_rng_ = true;
   bool early_stop_ = true;
@@ -87,11 +119,20 @@ class REPRISE_API NoCheckpointGuard {
 /// on state that changes in between. With gradients off (NoGradGuard, InferenceMode), this is a
 /// plain call. Exceptions from `fn` propagate, in the forward pass and in the replay.
 ///
+/// All this is said of Replay::functions. With Replay::operators, `fn` and `args` are not copied
+/// and `fn` is not run again: a Scope stands around the call, and it is one of its scopes for
+/// named(), boundary() and keep(). What flows in is kept where a replay reads it; changing it in
+/// place before the backward pass is an Error there.
+///
 /// Throws RecomputeMismatch, from the backward pass, when the replay saves other tensors than the
 /// forward pass did, and Error when the autograd engine was replaced by another library.
 template <class F, class... Args>
 decltype(auto) checkpoint(const CheckpointOptions& options, F&& fn, Args&&... args) {
   if (!detail::region_active(options)) {
+    return detail::call(std::forward<F>(fn), std::forward<Args>(args)...);
+  }
+  if (options.replay() == Replay::operators) {
+    const detail::RecordedRegion region(options);
     return detail::call(std::forward<F>(fn), std::forward<Args>(args)...);
   }
   using Call = detail::BoundCall<F, Args...>;

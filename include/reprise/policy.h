@@ -9,10 +9,15 @@
 #include <vector>
 
 #include <reprise/export.h>
+#include <reprise/layer_class.h>
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/ArrayRef.h>
+
+namespace c10 {
+class OperatorHandle;
+}
 
 // What becomes of each value that a forward pass makes: kept, kept in a smaller form, or
 // recomputed. A policy is a list of rules; the first that matches a value decides. Policies are
@@ -46,20 +51,35 @@ struct ValueView {
   int64_t layer = -1;       ///< the first number in that path, 3; -1 without one
 };
 
+/// An operator as rules name it: "aten::mm" for all its overloads, "aten::mul.Tensor" for one
+/// ("aten::mm.default" where the overload has no name); "aten::" may be left out. Or the
+/// dispatcher's handle, for one overload.
+class REPRISE_API OperatorName {
+ public:
+  OperatorName(const char* name) : text_(name) {}             // NOLINT: implicit, to be listed
+  OperatorName(std::string name) : text_(std::move(name)) {}  // NOLINT
+  OperatorName(const c10::OperatorHandle& handle);            // NOLINT
+  const std::string& str() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
 class REPRISE_API Policy {
  public:
   using Predicate = std::function<bool(const ValueView&)>;
 
-  /// Results of these operators: "aten::mm" for all its overloads, "aten::mul.Tensor" for one;
-  /// "aten::" may be left out. Throws UsageError for an operator that is not registered, naming the
-  /// nearest.
-  static Policy keep_ops(const std::vector<std::string>& ops, Strength strength = Strength::prefer);
-  static Policy encode_ops(const std::vector<std::string>& ops,
+  /// Results of these operators. Throws UsageError for an operator that is not registered, naming
+  /// the nearest, and for an empty list.
+  static Policy keep_ops(const std::vector<OperatorName>& ops,
+                         Strength strength = Strength::prefer);
+  static Policy encode_ops(const std::vector<OperatorName>& ops,
                            Strength strength = Strength::prefer);
-  static Policy recompute_ops(const std::vector<std::string>& ops,
+  static Policy recompute_ops(const std::vector<OperatorName>& ops,
                               Strength strength = Strength::prefer);
 
-  /// Values that were given one of these names by named() or boundary().
+  /// Values that were given one of these names by named() or boundary(). Throws UsageError for an
+  /// empty list.
   static Policy keep_names(const std::vector<std::string>& names,
                            Strength strength = Strength::prefer);
   static Policy recompute_names(const std::vector<std::string>& names,
@@ -70,10 +90,23 @@ class REPRISE_API Policy {
                        Strength strength = Strength::prefer);
   /// One layer in `n`: layers n-1, 2n-1, ...
   static Policy every_nth_layer(int64_t n, Action action, Strength strength = Strength::prefer);
+  /// Keeps what flows out of one block in `n` (see boundary()), counted as above, and recomputes
+  /// the rest: regions of n blocks.
+  static Policy boundary_every(int64_t n);
   /// Values whose module path is `path` or lies below it, or has it as a part ("ffn" matches
   /// "blocks.3.ffn" and "blocks.3.ffn.up").
   static Policy module(const std::string& path, Action action,
                        Strength strength = Strength::prefer);
+  /// The attention parts of a model, by the names that modules have in the field: a part of the
+  /// path is "attention", "attn", "self_attention", "self_attn", "cross_attention", "cross_attn" or
+  /// "mha".
+  static Policy attention(Action action, Strength strength = Strength::prefer);
+  /// The same for feed-forward parts: "ffn", "mlp", "feed_forward", "feedforward" or "ff".
+  static Policy ffn(Action action, Strength strength = Strength::prefer);
+
+  /// Values made in modules of a class; see classify_layers().
+  static Policy layer_class(const LayerClasses& classes, LayerClass which, Action action,
+                            Strength strength = Strength::prefer);
 
   /// Values for which `predicate` is true; `label` names the rule in messages. The predicate may be
   /// called from any thread that runs under the scope.
@@ -89,6 +122,15 @@ class REPRISE_API Policy {
   static Policy every_layer();
   /// Keeps everything: for measuring what the recording costs.
   static Policy keep_all();
+  /// Recomputes everything from what flows into the scope.
+  static Policy recompute_all();
+  /// The field's advice for a row of `layers` layers that are alike: leave the first and the last
+  /// alone; in the others recompute what the feed-forward parts make and what is cheap and wide
+  /// (norms, activation functions, dropout, sums), and keep what attention makes and the other
+  /// matrix products. Needs module paths, see ModuleScope and ModulePaths. Throws UsageError for
+  /// less than three layers. Source: Korthikanti et al., Reducing Activation Recomputation in Large
+  /// Transformer Models, 2022, section 5, and the options of the training frameworks since.
+  static Policy advised(int64_t layers);
 
   /// The rules of this policy, then those of `next`.
   Policy then(const Policy& next) const;

@@ -8,7 +8,9 @@
 #include <reprise/error.h>
 #include <reprise/export.h>
 #include <reprise/hooks.h>
+#include <reprise/layer_class.h>
 #include <reprise/meter.h>
+#include <reprise/module_paths.h>
 #include <reprise/nested.h>
 #include <reprise/policy.h>
 #include <reprise/report.h>

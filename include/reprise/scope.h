@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <reprise/export.h>
+#include <reprise/layer_class.h>
+#include <reprise/module_paths.h>
 #include <reprise/policy.h>
 
 #include <ATen/core/Tensor.h>
@@ -29,13 +32,37 @@ struct ScopeSummary {
   int64_t unknown = 0;     ///<   of these: not replayable, kept
   int64_t replays = 0;     ///< operators run again so far
   std::vector<std::string> unused_rules;  ///< labels of rules that matched no value
+  std::vector<ModuleCost> modules;        ///< by path; empty unless ScopeOptions::measure()
+};
+
+/// Options of one scope. Setters return the object, so that they chain.
+class REPRISE_API ScopeOptions {
+ public:
+  /// A name for messages. Scopes of different names are audited apart, even if their policies are
+  /// alike. Default: empty.
+  ScopeOptions& name(std::string name) { return name_ = std::move(name), *this; }
+  const std::string& name() const { return name_; }
+
+  /// Paths of the modules that run in the scope. Default: none; then only a ModuleScope gives them.
+  ScopeOptions& modules(ModulePaths paths) { return modules_ = std::move(paths), *this; }
+  const ModulePaths& modules() const { return modules_; }
+
+  /// Measures what each module costs, for ScopeSummary::modules. The clock waits for the
+  /// accelerator at each operator, so measured passes are slower. Default: false.
+  ScopeOptions& measure(bool on) { return measure_ = on, *this; }
+  bool measure() const { return measure_; }
+
+ private:
+  std::string name_;
+  ModulePaths modules_;
+  bool measure_ = false;
 };
 
 class REPRISE_API Scope {
  public:
   /// Starts recording on this thread. Scopes nest: tensors saved under the inner one follow its
   /// policy. Throws Error when saved-tensor hooks are disabled on this thread.
-  explicit Scope(const Policy& policy);
+  explicit Scope(const Policy& policy, const ScopeOptions& options = {});
 
   /// Ends the recording. Warns, by name and once for each policy, about rules that matched nothing.
   ~Scope();

@@ -13,6 +13,7 @@
 #include "meter/replay_clock.h"
 #include "torch/graph_task.h"
 #include "torch/operator_observer.h"
+#include "torch/warning.h"
 
 namespace reprise::detail {
 namespace {
@@ -55,6 +56,7 @@ void Frame::end_first_run() {
   for (std::size_t i = 0; i < arguments_.size() && !changed_argument_; ++i) {
     if (arguments_[i].changed()) changed_argument_ = i;
   }
+  count_dropped();
 }
 
 at::Tensor Frame::unpack(Slot& slot) {
@@ -86,6 +88,7 @@ void Frame::replay(int64_t task, const Slot& asked) {
     drop_values(task);
     throw;
   }
+  if (!savings_known_ && task != kNoGraphTask) look_at_savings();
   // What this backward pass does not come to ask for (a partial gradient) must not outlive it.
   if (task != kNoGraphTask) {
     on_graph_task_end([frame = weak_from_this(), task] {
@@ -154,6 +157,34 @@ void Frame::drop_values(int64_t task) {
     const auto slot = weak.lock();
     if (slot && slot->value_task == task) slot->value = at::Tensor();
   }
+}
+
+// What operators made, and nobody but the region's graph is likely to hold.
+void Frame::count_dropped() {
+  int64_t bytes = 0;
+  std::optional<c10::Device> device;
+  for (const auto& weak : slots_) {
+    const auto slot = weak.lock();
+    if (!slot || !slot->metadata.maker || (device && *device != slot->metadata.device)) continue;
+    device = slot->metadata.device;
+    bytes += slot->metadata.bytes();
+  }
+  if (device) dropped_.set(bytes, *device);
+}
+
+void Frame::look_at_savings() {
+  savings_known_ = true;
+  int64_t bytes = 0;
+  for (const auto& weak : slots_) {
+    const auto slot = weak.lock();
+    if (slot && slot->value.defined() && slot->metadata.maker) bytes += slot->metadata.bytes();
+  }
+  if (!dropped_.saved_nothing(bytes)) return;
+  const std::string named = options_.name().empty() ? "a checkpointed region" : label();
+  warn_once(named, "reprise: " + named + " dropped " + std::to_string(bytes) +
+                       " bytes, and all of them came back at once, where memory stood highest: it "
+                       "costs time and saves nothing. hint: use several smaller regions, or leave "
+                       "the end of the model out of it");
 }
 
 std::string Frame::label() const {

@@ -9,6 +9,7 @@
 
 #include <reprise/checkpoint.h>
 
+#include "meter/dropped_bytes.h"
 #include "torch/draws.h"
 #include "torch/environment.h"
 #include "torch/rng.h"
@@ -48,6 +49,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
   void run_call(const std::shared_ptr<Collector>& collector);
   void check(const Collector& collector) const;
   void drop_values(int64_t task);
+  void count_dropped();
+  void look_at_savings();
   std::string label() const;
 
   const CheckpointOptions options_;
@@ -61,6 +64,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::recursive_mutex mutex_;  // recursive: the function may run backward passes of its own
   std::vector<std::weak_ptr<Slot>> slots_;
   bool first_run_ended_ = false;
+  DroppedBytes dropped_;
+  bool savings_known_ = false;                   // whether dropping was of any use
   std::optional<std::size_t> changed_argument_;  // the first that the first run changed in place
 };
 

@@ -27,15 +27,15 @@ struct Policy::Rules {
   std::optional<Action> otherwise;
   bool audit = true;
 
-  // Shared by all scopes of policies with the same rules, by their labels: a policy is often made
-  // anew for each step.
+  // Shared by all scopes of one name whose policies have the same rules, by their labels: a policy
+  // is often made anew for each step.
   struct Learnt {
     std::atomic<bool> audited{false};
     std::atomic<bool> warned{false};
     std::mutex mutex;
     std::set<std::string> distrusted;  // values whose replay gave other bits, see Applied::key()
   };
-  Learnt& learnt() const;
+  Learnt& learnt(const std::string& scope) const;
 
   /// The action for values that no rule matches.
   Action fallback() const;

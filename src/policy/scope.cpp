@@ -6,6 +6,7 @@
 #include <reprise/error.h>
 #include <reprise/scope.h>
 
+#include "policy/module_paths.h"
 #include "policy/rules.h"
 #include "tape/current.h"
 #include "torch/warning.h"
@@ -33,10 +34,10 @@ int64_t layer_of(const std::string& path) {
 /// A policy, as the tape's decider. Called under the tape's lock.
 class Applied final : public detail::Decider {
  public:
-  explicit Applied(Policy policy)
+  Applied(Policy policy, Policy::Rules::Learnt& learnt)
       : policy_(std::move(policy)),
         rules_(policy_.rules()),
-        learnt_(rules_.learnt()),
+        learnt_(learnt),
         used_(rules_.list.size(), false) {}
 
   Decision decide(const ValueInfo& value) override {
@@ -64,6 +65,12 @@ class Applied final : public detail::Decider {
   void distrust(const ValueInfo& value) override {
     const std::lock_guard<std::mutex> lock(learnt_.mutex);
     learnt_.distrusted.insert(key(value));
+  }
+
+  bool means_to_drop() const {
+    return rules_.fallback() != Action::keep ||
+           std::any_of(rules_.list.begin(), rules_.list.end(),
+                       [](const Rule& rule) { return rule.action != Action::keep; });
   }
 
   std::vector<std::string> unused_rules() const {
@@ -112,12 +119,24 @@ class Applied final : public detail::Decider {
 }  // namespace
 
 struct Scope::State {
-  explicit State(const Policy& policy)
-      : learnt(policy.rules().learnt()),
-        decider(std::make_shared<Applied>(policy)),
+  State(const Policy& policy, const ScopeOptions& options)
+      : learnt(policy.rules().learnt(options.name())),
+        decider(std::make_shared<Applied>(policy, learnt)),
         tape(std::make_shared<detail::Tape>(
-            decider, policy.rules().audit && !learnt.audited.exchange(true))),
-        recording(std::in_place, tape) {}
+            decider,
+            detail::TapeOptions{.audit = policy.rules().audit && !learnt.audited.exchange(true),
+                                .measure = options.measure(),
+                                .label = options.name()})) {
+    tell_modules(options.modules());
+    recording.emplace(tape);
+  }
+
+  void tell_modules(const ModulePaths& paths) const {
+    for (const ModulePaths::Entries::Entry& entry : paths.entries().list) {
+      const auto tensor = entry.tensor.lock();
+      if (tensor && tensor->has_storage()) tape->know_module(tensor->storage(), entry.module);
+    }
+  }
 
   Policy::Rules::Learnt& learnt;
   const std::shared_ptr<Applied> decider;
@@ -126,7 +145,8 @@ struct Scope::State {
   const std::thread::id thread = std::this_thread::get_id();
 };
 
-Scope::Scope(const Policy& policy) : state_(std::make_unique<State>(policy)) {}
+Scope::Scope(const Policy& policy, const ScopeOptions& options)
+    : state_(std::make_unique<State>(policy, options)) {}
 
 Scope::~Scope() {
   if (state_->recording && state_->thread != std::this_thread::get_id()) {
@@ -146,9 +166,16 @@ void Scope::end() {
   }
   state_->recording.reset();
   const auto unused = state_->decider->unused_rules();
-  if (unused.empty() || state_->learnt.warned.exchange(true)) return;
+  const detail::TapeCounts counts = state_->tape->counts();
+  const bool idle = state_->decider->means_to_drop() && counts.kept > 0 &&
+                    counts.encoded + counts.recomputed == 0;
+  if ((unused.empty() && !idle) || state_->learnt.warned.exchange(true)) return;
   for (const std::string& label : unused) {
     detail::warn("reprise: the rule '" + label + "' matched no value in this scope");
+  }
+  if (idle) {
+    detail::warn("reprise: a scope kept all " + std::to_string(counts.kept) +
+                 " tensors that its policy decided on: it saves nothing");
   }
 }
 
@@ -164,6 +191,9 @@ ScopeSummary Scope::summary() const {
   summary.unknown = counts.unknown;
   summary.replays = counts.replays;
   summary.unused_rules = state_->decider->unused_rules();
+  for (const auto& [module, cost] : state_->tape->module_counts()) {
+    summary.modules.push_back({module, cost.operators, cost.milliseconds, cost.saved_bytes});
+  }
   return summary;
 }
 

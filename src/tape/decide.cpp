@@ -40,6 +40,9 @@ void Tape::decide(SavedValue& saved) {
     ++counts_.unknown;
     return;
   }
+  if (options_.measure && !std::exchange(value.counted, true)) {
+    module_counts_[value.module].saved_bytes += static_cast<int64_t>(value.bytes);
+  }
   const ValueInfo info = info_of(value, tensor);
   if (!decider_->trust(info)) {
     ++counts_.unknown;
@@ -61,7 +64,7 @@ void Tape::decide(SavedValue& saved) {
   }
   ++(decision == Decision::encode ? counts_.encoded : counts_.recomputed);
   tickets_.push_back({value.storage, kNone, Geometry(tensor)});
-  saved.exchange_for(tickets_.size() - 1, audit_);
+  saved.exchange_for(tickets_.size() - 1, options_.audit);
 }
 
 at::Tensor Tape::unpack(const at::Tensor& kept, const std::optional<std::size_t>& ticket) {
@@ -109,6 +112,12 @@ bool Tape::keep(const at::Tensor& tensor) {
 void Tape::enter_module(const std::string& path) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   module_ = intern(path);
+  entered_ = !path.empty();
+}
+
+void Tape::know_module(const c10::Storage& storage, const std::string& path) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  modules_.emplace(storage.unsafeGetStorageImpl(), intern(path));
 }
 
 // A value is held because its operator is dear, before anybody knows who will need it. When what

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "tape/products.h"
 #include "tape/tape.h"
 #include "torch/graph_task.h"
+#include "torch/warning.h"
 
 // Who still needs what. Two counts for each value, kept by the same rules:
 //
@@ -135,6 +138,37 @@ void Tape::release_ticket(std::size_t index) {
   if (!sealed_) return;
   if (task_ != kNone && ticket.served_in != task_) drop_waiting(ticket.value);
   drop_reader(ticket.value);
+}
+
+// What nobody has any more; counted for one device, as a tape that drops on several is rare.
+void Tape::count_dropped() {
+  if (options_.audit) return;
+  std::vector<bool> seen(values_.size(), false);
+  int64_t bytes = 0;
+  std::optional<c10::Device> device;
+  for (const Ticket& ticket : tickets_) {
+    const StorageRecord& record = storages_[ticket.storage];
+    if (!ticket.alive || seen[ticket.value] || values_[ticket.value].is_kept()) continue;
+    if (record.storage.use_count() > 0 || (device && *device != record.device)) continue;
+    seen[ticket.value] = true;
+    device = record.device;
+    bytes += static_cast<int64_t>(values_[ticket.value].bytes);
+  }
+  if (device) dropped_.set(bytes, *device);
+}
+
+void Tape::look_at_savings(ValueId brought_back) {
+  savings_known_ = true;
+  auto bytes = static_cast<int64_t>(values_[brought_back].bytes);
+  for (auto id = ValueId{0}; id < static_cast<ValueId>(values_.size()); ++id) {
+    if (id != brought_back && values_[id].cached) bytes += static_cast<int64_t>(values_[id].bytes);
+  }
+  if (!dropped_.saved_nothing(bytes)) return;
+  const std::string label = options_.label.empty() ? "a scope" : "scope '" + options_.label + "'";
+  warn_once(label, "reprise: " + label + " dropped " + std::to_string(bytes) +
+                       " bytes, and all of them came back at once, where memory stood highest: it "
+                       "costs time and saves nothing. hint: mark what to keep inside with "
+                       "boundary(), or use several smaller scopes");
 }
 
 }  // namespace reprise::detail

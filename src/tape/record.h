@@ -39,6 +39,7 @@ struct Value {
   bool lost = false;     // an external that was overwritten: nobody has it any more
   bool read = false;     // a recorded operator reads it
   bool drawn = false;    // random draws went into it
+  bool counted = false;  // among its module's saved bytes
   c10::Storage held;     // strong: externals, and what the decider keeps
   std::shared_ptr<const Encoded> encoded;  // the same, in a smaller form
   c10::Storage cached;  // strong: replayed, and waited for in the running backward pass
@@ -97,6 +98,7 @@ struct Node {
   c10::SmallVector<Write, 1> writes;
   std::optional<RngState> rng;
   int64_t invocation = 0;
+  int32_t module = 0;  // index into Tape::names_
   bool grad_mode = true;
   bool needed = true;      // something that depends on it may be asked for
   int64_t ran_in = kNone;  // the last backward pass that has run it

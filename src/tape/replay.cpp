@@ -46,7 +46,10 @@ at::Tensor Tape::bring_back(std::size_t index) {
   const BelowAutograd below;
   c10::Storage storage = available(value);
   if (!storage) storage = alive_elsewhere(value);
-  if (!storage) storage = replay(value, task);
+  if (!storage) {
+    storage = replay(value, task);
+    if (!savings_known_ && counts_waiting(task)) look_at_savings(value);
+  }
   if (counts_waiting(task) && ticket.served_in != task) {
     ticket.served_in = task;
     drop_waiting(value);
@@ -94,7 +97,7 @@ c10::Storage Tape::alive_elsewhere(ValueId id) const {
   const Value& value = values_[id];
   const StorageRecord& record = storages_[value.storage];
   const bool latest = record.versions.back() == id;
-  if (audit_ || !latest || value.producer == kNone || changed_since_seal(record)) return {};
+  if (options_.audit || !latest || value.producer == kNone || changed_since_seal(record)) return {};
   auto alive = record.storage.lock();
   if (!alive || alive->nbytes() != value.bytes) return {};
   return c10::Storage(std::move(alive));
@@ -236,7 +239,10 @@ void Tape::check_geometry(const Node& node, const Geometry& expected,
 bool Tape::counts_waiting(int64_t task) const { return sealed_ && task != kNone && task == task_; }
 
 std::string Tape::describe(const Node& node) const {
-  return node.info->full_name() + ", call " + std::to_string(node.invocation + 1) + " in the scope";
+  const std::string& module = names_[node.module];
+  return node.info->full_name() + ", call " + std::to_string(node.invocation + 1) + " in " +
+         (options_.label.empty() ? "the scope" : "'" + options_.label + "'") +
+         (module.empty() ? "" : ", in module " + module);
 }
 
 }  // namespace reprise::detail

@@ -10,6 +10,7 @@
 #include "tape/stack.h"
 #include "torch/below_autograd.h"
 #include "torch/graph_task.h"
+#include "torch/kernel_clock.h"
 
 namespace reprise::detail {
 namespace {
@@ -24,8 +25,10 @@ bool contains(const std::vector<int>& list, int element) {
 
 }  // namespace
 
-Tape::Tape(std::shared_ptr<Decider> decider, bool audit)
-    : decider_(std::move(decider)), audit_(audit), environment_(Environment::capture()) {}
+Tape::Tape(std::shared_ptr<Decider> decider, TapeOptions options)
+    : decider_(std::move(decider)),
+      options_(std::move(options)),
+      environment_(Environment::capture()) {}
 
 // A backward pass inside the scope is not part of the forward pass, unless it is itself to be
 // differentiated (create_graph turns gradients on in it).
@@ -44,6 +47,7 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     read_arguments(node, arguments);
+    node.module = module_;
     if (!info.writes.empty() || !info.hidden_writes.empty()) plan_writes(node, arguments);
   }
   std::unique_lock<std::recursive_mutex> drawing;
@@ -56,6 +60,8 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     last_rng_ = node.rng;
   }
 
+  std::optional<KernelClock> clock;
+  if (options_.measure) clock.emplace();
   try {
     info.call_in_mode(*stack);
   } catch (...) {
@@ -63,6 +69,7 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     note_failed_writes(node);
     throw;
   }
+  const double milliseconds = clock ? clock->milliseconds() : 0;
 
   if (drawing) drawing.unlock();
 
@@ -70,6 +77,11 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (sealed_) return;
   const auto id = static_cast<NodeId>(nodes_.size());
   node.invocation = invocations_[&info]++;
+  if (clock) {
+    ModuleCounts& counts = module_counts_[node.module];
+    ++counts.operators;
+    counts.milliseconds += milliseconds;
+  }
   nodes_.push_back(std::move(node));
   if (make_values(id, arguments, *stack)) {
     Node& made = nodes_[id];
@@ -277,10 +289,17 @@ ValueInfo Tape::info_of(const Value& value, const at::Tensor& tensor) const {
 }
 
 int32_t Tape::intern(const std::string& text) {
-  const auto found = std::find(names_.begin(), names_.end(), text);
-  if (found != names_.end()) return static_cast<int32_t>(found - names_.begin());
-  names_.push_back(text);
-  return static_cast<int32_t>(names_.size()) - 1;
+  if (text.empty()) return 0;
+  const auto found = name_ids_.find(text);
+  if (found != name_ids_.end()) return found->second;
+  const auto id = static_cast<int32_t>(names_.size());
+  name_ids_.emplace(names_.emplace_back(text), id);
+  return id;
+}
+
+void Tape::note_module(const at::Tensor& argument) {
+  const auto known = modules_.find(argument.storage().unsafeGetStorageImpl());
+  if (known != modules_.end()) module_ = known->second;
 }
 
 TensorRef Tape::refer_to(const at::Tensor& tensor, bool overwrites) {
@@ -290,6 +309,7 @@ TensorRef Tape::refer_to(const at::Tensor& tensor, bool overwrites) {
     ref.opaque = tensor.tensor_data();  // not the tensor: it may own the graph that owns the tape
     return ref;
   }
+  if (!modules_.empty() && !entered_) note_module(tensor);
   ref.geometry.emplace(tensor);
   ref.value = read(tensor, overwrites && ref.geometry->covers(tensor.storage().nbytes()));
   if (!overwrites) values_[ref.value].read = true;
@@ -395,14 +415,23 @@ void Tape::seal() {
   }
   sealed_ = true;
   by_address_.clear();
+  modules_.clear();
   invocations_.clear();
   last_rng_.reset();
   count_readers();
+  count_dropped();
 }
 
 TapeCounts Tape::counts() const {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   return counts_;
+}
+
+std::map<std::string, ModuleCounts> Tape::module_counts() const {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  std::map<std::string, ModuleCounts> counts;
+  for (const auto& [module, count] : module_counts_) counts.emplace(names_[module], count);
+  return counts;
 }
 
 }  // namespace reprise::detail

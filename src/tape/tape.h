@@ -2,14 +2,17 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include <reprise/hooks.h>
 
+#include "meter/dropped_bytes.h"
 #include "tape/decider.h"
 #include "tape/record.h"
 #include "torch/dispatch_mode.h"
@@ -39,10 +42,22 @@ struct TapeCounts {
   int64_t replays = 0;     // operators run again
 };
 
+/// What one module's operators took and what autograd saved of their results.
+struct ModuleCounts {
+  int64_t operators = 0;
+  double milliseconds = 0;  // of their kernels
+  int64_t saved_bytes = 0;  // each storage once
+};
+
+struct TapeOptions {
+  bool audit = false;    // keep what is dropped all the same, and compare it with its replay
+  bool measure = false;  // count for each module; the clock waits for accelerators
+  std::string label;     // of the scope, for messages; may be empty
+};
+
 class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape> {
  public:
-  /// With `audit`, what is dropped is kept all the same, and compared with its replay bit by bit.
-  explicit Tape(std::shared_ptr<Decider> decider, bool audit = false);
+  explicit Tape(std::shared_ptr<Decider> decider, TapeOptions options = {});
 
   void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) override;
   bool sees_backward() const override { return false; }
@@ -55,13 +70,20 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   /// Keeps the latest value of a tensor. False if the tape did not make it.
   bool keep(const at::Tensor& tensor);
 
-  /// The path of the module that values are made in from now on.
+  /// The path of the module that values are made in from now on. While it is not empty, it counts;
+  /// else the module whose parameter or buffer was read last, see know_module().
   void enter_module(const std::string& path);
+
+  /// `storage` belongs to a parameter or buffer of the module at `path`.
+  void know_module(const c10::Storage& storage, const std::string& path);
 
   /// Ends the recording: forgets what no dropped value depends on.
   void seal();
 
   TapeCounts counts() const;
+
+  /// By module path; empty unless measured.
+  std::map<std::string, ModuleCounts> module_counts() const;
 
  private:
   friend class SavedValue;
@@ -91,6 +113,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   void make_external(int32_t storage, const c10::Storage& contents);
   ValueInfo info_of(const Value& value, const at::Tensor& tensor) const;
   int32_t intern(const std::string& text);
+  void note_module(const at::Tensor& argument);
 
   // decide.cpp: what becomes of what
   void decide_pending();
@@ -106,6 +129,8 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   void drop_waiting(ValueId value);
   void forget(Node& node);
   void release_ticket(std::size_t ticket);
+  void count_dropped();
+  void look_at_savings(ValueId brought_back);
 
   // replay.cpp: bringing back
   struct Local;
@@ -123,7 +148,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   std::string describe(const Node& node) const;
 
   const std::shared_ptr<Decider> decider_;
-  const bool audit_;
+  const TapeOptions options_;
   const Environment environment_;
 
   mutable std::recursive_mutex mutex_;
@@ -135,10 +160,16 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   std::unordered_map<const OperatorInfo*, int64_t> invocations_;
   std::vector<std::weak_ptr<SavedValue>> pending_;  // saved, and not decided yet
   std::deque<std::string> names_{""};               // a deque: views of the texts are handed out
-  int32_t module_ = 0;
+  std::unordered_map<std::string_view, int32_t> name_ids_;
+  int32_t module_ = 0;                                // the present one
+  bool entered_ = false;                              // it was entered; nothing else decides
+  std::unordered_map<const void*, int32_t> modules_;  // of parameters and buffers
+  std::unordered_map<int32_t, ModuleCounts> module_counts_;
   std::optional<RngState> last_rng_;
   NodeId settled_ = 0;  // holds of earlier nodes have been looked through
   TapeCounts counts_;
+  DroppedBytes dropped_;
+  bool savings_known_ = false;  // whether dropping was of any use
   bool sealed_ = false;
   int64_t task_ = kNone;  // the backward pass that Value::waiting is counted for
 };

@@ -62,6 +62,12 @@ SavedMetadata::SavedMetadata(const at::Tensor& tensor)
   if (const auto node = tensor.grad_fn()) maker = &typeid(*node);
 }
 
+int64_t SavedMetadata::bytes() const {
+  auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
+  for (const int64_t size : sizes) bytes *= size;
+  return bytes;
+}
+
 std::string SavedMetadata::str() const {
   std::ostringstream out;
   out << c10::toString(dtype) << '[';

@@ -64,6 +64,9 @@ struct SavedMetadata {
   /// "Float[4, 8] on cpu from SinBackward0"
   std::string str() const;
 
+  /// Of a dense tensor of these sizes.
+  int64_t bytes() const;
+
   std::vector<int64_t> sizes;  // empty for nested tensors, which have none
   c10::ScalarType dtype;
   c10::Device device;

@@ -123,7 +123,7 @@ TEST(TapeFuzzRegress, AuditOfAnLstm) {
     const Tensor x = at::randn({2, 4, 4}).requires_grad_();
     Tensor y;
     {
-      const Recording recording(std::make_shared<Tape>(decider, /*audit=*/true));
+      const Recording recording(std::make_shared<Tape>(decider, TapeOptions{.audit = true}));
       y = std::get<0>(at::lstm(x, {h, h}, {weight, weight}, false, 1, 0., true, false, false));
       y = y.sin().sum();
     }

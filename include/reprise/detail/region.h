@@ -15,7 +15,8 @@
 
 namespace reprise {
 class CheckpointOptions;
-}
+class Scope;
+}  // namespace reprise
 
 namespace reprise::detail {
 
@@ -37,7 +38,8 @@ class REPRISE_API ReplayCall {
   virtual bool is_noexcept() const = 0;
 };
 
-/// Whether a region would be recorded: not switched off, and gradients are on.
+/// Whether a region would be recorded: not switched off, and gradients are on. Throws UsageError
+/// for options that do not go together.
 REPRISE_API bool region_active(const CheckpointOptions& options);
 
 class DrawRecorder;
@@ -55,6 +57,18 @@ class REPRISE_API RegionScope {
   std::shared_ptr<Frame> frame_;
   std::unique_ptr<DrawRecorder> draws_;
   HookScope hooks_;
+};
+
+/// The same with Replay::operators: a Scope with the region's policy and name.
+class REPRISE_API RecordedRegion {
+ public:
+  explicit RecordedRegion(const CheckpointOptions& options);
+  ~RecordedRegion();
+  RecordedRegion(const RecordedRegion&) = delete;
+  RecordedRegion& operator=(const RecordedRegion&) = delete;
+
+ private:
+  std::unique_ptr<Scope> scope_;
 };
 
 }  // namespace reprise::detail

@@ -72,7 +72,7 @@ class Scopes {
       open_.pop_back();
     }
     while (open_.size() < wanted.size()) {
-      auto tape = std::make_shared<detail::Tape>(decider_, audit_);
+      auto tape = std::make_shared<detail::Tape>(decider_, detail::TapeOptions{.audit = audit_});
       open_.emplace_back(wanted[open_.size()], std::make_unique<detail::Recording>(tape));
     }
   }

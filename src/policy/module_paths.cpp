@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "policy/module_paths.h"
+
+#include <torch/nn/module.h>
+#include <torch/script.h>
+
+namespace reprise {
+namespace {
+
+/// "blocks.3.up.weight" in a model called "gpt" is of module "gpt.blocks.3.up".
+void add_tensor(ModulePaths::Entries& entries, const std::string& model, const std::string& path,
+                const at::Tensor& tensor) {
+  if (!tensor.defined()) return;
+  const std::size_t dot = path.rfind('.');
+  const std::string inside = dot == std::string::npos ? "" : path.substr(0, dot);
+  const std::string between = model.empty() || inside.empty() ? "" : ".";
+  using Entry = ModulePaths::Entries::Entry;
+  entries.list.push_back(
+      Entry{model + between + inside, Entry::WeakTensor(tensor.getIntrusivePtr())});
+}
+
+}  // namespace
+
+ModulePaths::ModulePaths() : entries_(std::make_shared<Entries>()) {}
+
+ModulePaths::ModulePaths(const torch::nn::Module& module, const std::string& name) : ModulePaths() {
+  add(module, name);
+}
+
+ModulePaths::ModulePaths(const torch::jit::Module& module, const std::string& name)
+    : ModulePaths() {
+  add(module, name);
+}
+
+ModulePaths& ModulePaths::add(const torch::nn::Module& module, const std::string& name) {
+  for (const auto& item : module.named_parameters()) {
+    add_tensor(*entries_, name, item.key(), item.value());
+  }
+  for (const auto& item : module.named_buffers()) {
+    add_tensor(*entries_, name, item.key(), item.value());
+  }
+  return *this;
+}
+
+ModulePaths& ModulePaths::add(const torch::jit::Module& module, const std::string& name) {
+  for (const auto& item : module.named_parameters()) {
+    add_tensor(*entries_, name, item.name, item.value);
+  }
+  for (const auto& item : module.named_buffers()) {
+    add_tensor(*entries_, name, item.name, item.value);
+  }
+  return *this;
+}
+
+}  // namespace reprise
