@@ -167,7 +167,7 @@ def compare(options):
     load = os.getloadavg()
     print(f"gpt: {', '.join(f'{name} {size}' for name, size in sizes.items())}; "
           f"{common['parameters']} parameters; LibTorch {common['libtorch']}")
-    print(f"{options.rounds} rounds; load of the machine {load[0]:.1f} in the last minute")
+    print(f"rounds: {options.rounds}; load of the machine in the last minute: {load[0]:.1f}")
     print(f"loss {loss:.9g} in every step of both sides{'' if same_bits else ', to 1e-5'}\n")
     print(table(entries))
     if options.json:
