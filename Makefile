@@ -6,7 +6,7 @@ JOBS        ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup configure build demo test fuzz bench format lint clean help
+.PHONY: setup configure build demo test fuzz bench bench-peers format lint clean help
 
 setup: ## install what is missing: packages, LibTorch
 	@scripts/setup.sh
@@ -39,6 +39,12 @@ bench: configure ## build the benches and run each
 	  [ -x "$$program" ] && [ -f "$$program" ] || continue; \
 	  echo "== $$program"; "$$program"; done
 
+PEER_PYTHON ?= python3
+PEER_FLAGS  ?=
+bench-peers: configure ## against torch.utils.checkpoint; PEER_PYTHON is a Python with all of PyTorch
+	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target gpt_peer peer_meter
+	@python3 bench/peers/compare.py --build $(BUILD_DIR) --python $(PEER_PYTHON) $(PEER_FLAGS)
+
 format: ## format the C++ files in place
 	@scripts/format.sh
 
@@ -54,4 +60,4 @@ clean: ## remove the build
 	@cmake -E rm -rf $(BUILD_DIR)
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include <reprise/error.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "workloads/libtorch.h"
+#include "workloads/measured_step.h"
+
+// The C++ side of the comparison with Python's torch.utils.checkpoint; gpt_peer.py is the other.
+// It holds the workload gpt and answers each line of its input with one line of JSON:
+//
+//     params          the number of parameters, and LibTorch's version
+//     step STRATEGY   runs one step, always the same: its time, bytes and loss
+//
+// A line that it cannot follow is answered with {"error": ...}. It ends with its input.
+
+namespace reprise {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Settings {
+  workloads::WorkloadOptions model;
+  std::optional<int> threads;
+};
+
+void add_options(CLI::App& app, Settings& settings) {
+  app.add_option("--layers", settings.model.layers);
+  app.add_option("--width", settings.model.width);
+  app.add_option("--heads", settings.model.heads);
+  app.add_option("--batch", settings.model.batch);
+  app.add_option("--context", settings.model.context);
+  app.add_option("--dropout", settings.model.dropout);
+  app.add_option("--threads", settings.threads)->check(CLI::PositiveNumber);
+  app.add_option("--seed", settings.model.seed);
+}
+
+ordered_json params(workloads::Workload& gpt) {
+  return {{"parameters", gpt.parameter_count()}, {"libtorch", workloads::loaded_libtorch().text()}};
+}
+
+ordered_json step(workloads::Workload& gpt, const std::string& strategy) {
+  const auto measured = workloads::measure_step(gpt, workloads::parse_strategy(strategy), 0);
+  return {{"strategy", strategy},
+          {"step_ms", measured.milliseconds},
+          {"peak_bytes", measured.peak_bytes},
+          {"held_bytes", measured.held_bytes},
+          {"loss", measured.results.loss.item<double>()}};
+}
+
+ordered_json answer(workloads::Workload& gpt, const std::string& line) {
+  std::istringstream words(line);
+  std::string verb, strategy, rest;
+  words >> verb >> strategy >> rest;
+  if (verb == "params" && strategy.empty()) return params(gpt);
+  if (verb == "step" && !strategy.empty() && rest.empty()) return step(gpt, strategy);
+  throw UsageError("unknown request '" + line + "'", "requests: params, step STRATEGY");
+}
+
+ordered_json answer_or_error(workloads::Workload& gpt, const std::string& line) {
+  try {
+    return answer(gpt, line);
+  } catch (const std::exception& error) {
+    return {{"error", error.what()}};
+  }
+}
+
+void serve(workloads::Workload& gpt) {
+  for (std::string line; std::getline(std::cin, line);) {
+    const ordered_json json = answer_or_error(gpt, line);
+    std::cout << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
+  }
+}
+
+}  // namespace
+}  // namespace reprise
+
+int main(int argc, char** argv) {
+  CLI::App app("Answers requests for single steps of the workload gpt.");
+  reprise::Settings settings;
+  reprise::add_options(app, settings);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (settings.threads) torch::set_num_threads(*settings.threads);
+    const auto gpt = reprise::workloads::make_workload("gpt", settings.model);
+    reprise::serve(*gpt);
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}
