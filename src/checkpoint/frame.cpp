@@ -81,6 +81,7 @@ void Frame::replay(int64_t task, const Slot& asked) {
   const auto collector = std::make_shared<Collector>(
       std::move(wanted), task, options_.determinism() != Determinism::none,
       options_.early_stop() && !call_->is_noexcept());
+  const int64_t peak_before = savings_known_ ? 0 : dropped_.peak();
   try {
     run_call(collector);
     check(*collector);
@@ -88,7 +89,7 @@ void Frame::replay(int64_t task, const Slot& asked) {
     drop_values(task);
     throw;
   }
-  if (!savings_known_ && task != kNoGraphTask) look_at_savings();
+  if (!savings_known_ && task != kNoGraphTask) look_at_savings(peak_before);
   // What this backward pass does not come to ask for (a partial gradient) must not outlive it.
   if (task != kNoGraphTask) {
     on_graph_task_end([frame = weak_from_this(), task] {
@@ -172,14 +173,14 @@ void Frame::count_dropped() {
   if (device) dropped_.set(bytes, *device);
 }
 
-void Frame::look_at_savings() {
+void Frame::look_at_savings(int64_t peak_before) {
   savings_known_ = true;
   int64_t bytes = 0;
   for (const auto& weak : slots_) {
     const auto slot = weak.lock();
     if (slot && slot->value.defined() && slot->metadata.maker) bytes += slot->metadata.bytes();
   }
-  if (!dropped_.saved_nothing(bytes)) return;
+  if (!dropped_.saved_nothing(bytes, peak_before)) return;
   const std::string named = options_.name().empty() ? "a checkpointed region" : label();
   warn_once(named, "reprise: " + named + " dropped " + std::to_string(bytes) +
                        " bytes, and all of them came back at once, where memory stood highest: it "

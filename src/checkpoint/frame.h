@@ -50,7 +50,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   void check(const Collector& collector) const;
   void drop_values(int64_t task);
   void count_dropped();
-  void look_at_savings();
+  void look_at_savings(int64_t peak_before);
   std::string label() const;
 
   const CheckpointOptions options_;

@@ -21,10 +21,13 @@ class DroppedBytes {
 
   void set(int64_t bytes, c10::Device device);
 
-  /// To be asked when `bytes_back` of it have been brought back at once: whether that is all of it,
-  /// no other region has dropped anything that is still away, and memory has never stood higher
-  /// since the peak was last reset. Small amounts (below 1 MiB) never count.
-  bool saved_nothing(int64_t bytes_back) const;
+  /// The highest that memory has stood since the peak was last reset; to be asked before a replay.
+  int64_t peak() const;
+
+  /// To be asked when a replay has brought back `bytes_back` at once: whether that is all that was
+  /// dropped, no other region has dropped anything that is still away, and memory had not stood
+  /// clearly higher before. Small amounts (below 1 MiB) never count.
+  bool saved_nothing(int64_t bytes_back, int64_t peak_before) const;
 
  private:
   int64_t bytes_ = 0;

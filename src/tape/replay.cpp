@@ -47,8 +47,9 @@ at::Tensor Tape::bring_back(std::size_t index) {
   c10::Storage storage = available(value);
   if (!storage) storage = alive_elsewhere(value);
   if (!storage) {
+    const int64_t peak_before = savings_known_ ? 0 : dropped_.peak();
     storage = replay(value, task);
-    if (!savings_known_ && counts_waiting(task)) look_at_savings(value);
+    if (!savings_known_ && counts_waiting(task)) look_at_savings(value, peak_before);
   }
   if (counts_waiting(task) && ticket.served_in != task) {
     ticket.served_in = task;

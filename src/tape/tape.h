@@ -130,7 +130,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   void forget(Node& node);
   void release_ticket(std::size_t ticket);
   void count_dropped();
-  void look_at_savings(ValueId brought_back);
+  void look_at_savings(ValueId brought_back, int64_t peak_before);
 
   // replay.cpp: bringing back
   struct Local;
