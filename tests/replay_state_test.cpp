@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <ATen/autocast_mode.h>
-
+#include "tests/autocast.h"
 #include "tests/support.h"
 
 // The replay finds the state that the forward pass ran in, and leaves what it found.
@@ -91,26 +90,6 @@ TEST(ReplayState, GeneratorsAmongTheArgumentsAreReplayedAtAnyDepth) {
   EXPECT_TRUE(same_bits(run(false), run(true)));
 }
 
-class Autocast {
- public:
-  explicit Autocast(bool on, at::ScalarType dtype = at::kBFloat16)
-      : before_(at::autocast::is_autocast_enabled(at::kCPU)),
-        dtype_(at::autocast::get_autocast_dtype(at::kCPU)) {
-    at::autocast::increment_nesting();
-    at::autocast::set_autocast_enabled(at::kCPU, on);
-    at::autocast::set_autocast_dtype(at::kCPU, dtype);
-  }
-  ~Autocast() {
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(at::kCPU, before_);
-    at::autocast::set_autocast_dtype(at::kCPU, dtype_);
-  }
-
- private:
-  bool before_;
-  at::ScalarType dtype_;
-};
-
 TEST(ReplayState, AutocastIsAsInForwardWhereverTheBackwardRuns) {
   torch::manual_seed(3);
   torch::nn::Linear linear(8, 8);
@@ -128,10 +107,10 @@ TEST(ReplayState, AutocastIsAsInForwardWhereverTheBackwardRuns) {
         seen.clear();
         Tensor y;
         {
-          const Autocast autocast(forward);
+          const tests::Autocast autocast(forward);
           y = checkpoint(CheckpointOptions().enabled(on).early_stop(false), f, x);
         }
-        const Autocast autocast(backward);
+        const tests::Autocast autocast(backward);
         results.push_back(
             torch::autograd::grad({y.to(at::kFloat).sum()}, {x, linear->weight, linear->bias}));
         for (const auto dtype : seen) EXPECT_EQ(dtype, forward ? at::kBFloat16 : at::kFloat);

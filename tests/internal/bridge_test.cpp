@@ -73,7 +73,7 @@ TEST(DispatchMode, NestedModesEachSeeTheOperatorTheInnerOneFirst) {
   EXPECT_EQ(log, (Log{"inner aten::exp", "outer aten::exp", "outer aten::sin"}));
 }
 
-TEST(DispatchMode, SeesTheBackwardPassOfItsThreadAndDetachOfDenseAndSparseTensors) {
+TEST(DispatchMode, SeesTheBackwardPassOfItsThread) {
   const Tensor x = at::randn({3, 3}).requires_grad_();
   const Tensor loss = x.sin().sum();
   Log log;
@@ -81,9 +81,6 @@ TEST(DispatchMode, SeesTheBackwardPassOfItsThreadAndDetachOfDenseAndSparseTensor
   const DispatchModeScope scope(recorder);
   loss.backward();
   EXPECT_NE(std::find(log.begin(), log.end(), "aten::cos"), log.end());
-  EXPECT_TRUE(at::equal(x.detach(), x));
-  const Tensor sparse = at::eye(3).to_sparse();
-  EXPECT_TRUE(at::equal(sparse.detach().to_dense(), at::eye(3)));
 }
 
 class Thrower final : public DispatchMode {

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/matrix/matrix.h"
+
+#include "tests/one_thread.h"
+
+namespace reprise::matrix {
+namespace {
+
+/// The warnings of this thread while it lives. That a rule of a random policy matches nothing in
+/// a small model is no news; that an audit found a difference is.
+class Warnings final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    if (warning.msg().find("gave other bits") != std::string::npos) differences += warning.msg();
+  }
+  std::string differences;
+
+ private:
+  c10::WarningUtils::WarningHandlerGuard guard_{this};
+};
+
+uint64_t mix(uint64_t seed, const ValueView& value) {
+  const std::string text = std::string(value.op) + '.' + std::string(value.overload) + '#' +
+                           std::to_string(value.invocation) + '/' + std::to_string(value.output) +
+                           '@' + std::to_string(seed);
+  uint64_t hash = 1469598103934665603U;  // FNV-1a: the same on every machine
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return hash ^ (hash >> 29U);
+}
+
+/// Of eight values it drops four, encodes two, and holds one, saved or not. The eighth is kept
+/// where it is saved, or dropped too.
+Policy random_policy(uint64_t seed) {
+  const auto rule = [seed](Action action, uint64_t begin, uint64_t end) {
+    return Policy::where(
+        [=](const ValueView& value) {
+          const uint64_t draw = mix(seed, value) % 8;
+          return begin <= draw && draw < end;
+        },
+        action, "random " + std::to_string(seed) + " from " + std::to_string(begin));
+  };
+  return (rule(Action::recompute, 0, 4) | rule(Action::encode, 4, 6) | rule(Action::keep, 6, 7))
+      .otherwise(seed % 2 ? Action::keep : Action::recompute);
+}
+
+Policy drop_all(const std::string& label) {
+  return Policy::where([](const ValueView&) { return true; }, Action::recompute, label);
+}
+
+Cell run(const Program& program, at::ScalarType dtype, const std::optional<Policy>& policy) {
+  torch::manual_seed(11);
+  Cell result(dtype, policy);
+  program(result);
+  result.note("generator", at::globalContext().defaultGenerator(at::kCPU).get_state());
+  return result;
+}
+
+/// The first difference only: what comes after it follows from it.
+void expect_same(const Cell& plain, const Cell& ours) {
+  ASSERT_EQ(plain.noted().size(), ours.noted().size());
+  for (std::size_t i = 0; i < plain.noted().size(); ++i) {
+    const auto& [name, expected] = plain.noted()[i];
+    const auto& [our_name, actual] = ours.noted()[i];
+    ASSERT_EQ(name, our_name);
+    ASSERT_TRUE(bit_equal(expected, actual))
+        << name << " differs by up to " << max_abs_difference(expected, actual);
+  }
+}
+
+}  // namespace
+
+Cell::Cell(at::ScalarType dtype, std::optional<Policy> policy)
+    : dtype(dtype), policy_(std::move(policy)) {}
+
+Tensor Cell::forward(const std::function<Tensor()>& work) {
+  if (!policy_) return work();
+  scopes_.push_back(std::make_unique<Scope>(*policy_));
+  const Tensor result = work();
+  scopes_.back()->end();
+  return result;
+}
+
+void Cell::note(const std::string& name, const Tensor& tensor) {
+  noted_.emplace_back(name, tensor.defined() ? tensor.detach().clone() : tensor);
+}
+
+Tensor Cell::leaf(at::IntArrayRef sizes) const {
+  return at::randn(sizes).to(dtype).requires_grad_();
+}
+
+bool Cell::replayed() const {
+  int64_t recomputed = 0, replays = 0;
+  for (const auto& scope : scopes_) {
+    recomputed += scope->summary().recomputed;
+    replays += scope->summary().replays;
+  }
+  return recomputed > 0 && replays > 0;
+}
+
+Model model_of(const Cell& cell, const std::shared_ptr<nn::Module>& module,
+               const std::vector<int64_t>& input,
+               std::function<Tensor(const Tensor& input, int step)> forward) {
+  module->to(cell.dtype);
+  return {input, module->parameters(), module->buffers(), std::move(forward)};
+}
+
+Model model_of(
+    const Cell& cell, const std::vector<std::vector<int64_t>>& parameters,
+    const std::vector<int64_t>& input,
+    const std::function<Tensor(const std::vector<Tensor>& parameters, const Tensor&)>& forward) {
+  Model model{input, {}, {}, {}};
+  for (const auto& sizes : parameters) model.parameters.push_back(cell.leaf(sizes));
+  model.forward = [forward, all = model.parameters](const Tensor& x, int) {
+    return forward(all, x);
+  };
+  return model;
+}
+
+Tensor loss_of(const Tensor& output) {
+  return (output.is_complex() ? at::view_as_real(output) : output).square().mean();
+}
+
+Program training(const std::function<Model(const Cell&)>& make, int steps) {
+  return [=](Cell& cell) {
+    const Model model = make(cell);
+    torch::optim::SGD sgd(model.parameters, 0.05);
+    for (int step = 0; step < steps; ++step) {
+      sgd.zero_grad();
+      const Tensor x = cell.leaf(model.input);
+      const std::string at = "step " + std::to_string(step) + ": ";
+      Tensor output;
+      const Tensor loss = cell.forward([&] { return loss_of(output = model.forward(x, step)); });
+      cell.note(at + "output", output);
+      output = Tensor();  // else it would serve the backward pass
+      loss.backward();
+      cell.note(at + "loss", loss);
+      cell.note(at + "gradient of the input", x.grad());
+      for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+        cell.note(at + "gradient of parameter " + std::to_string(i), model.parameters[i].grad());
+      }
+      for (std::size_t i = 0; i < model.buffers.size(); ++i) {
+        cell.note(at + "buffer " + std::to_string(i), model.buffers[i]);
+      }
+      cell.note(at + "generator", at::globalContext().defaultGenerator(at::kCPU).get_state());
+      sgd.step();
+      for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+        cell.note(at + "parameter " + std::to_string(i), model.parameters[i]);
+      }
+    }
+  };
+}
+
+void check(const std::string& family, const Program& program,
+           const std::vector<at::ScalarType>& dtypes) {
+  const tests::OneThread one_thread;
+  Warnings warnings;
+  for (const at::ScalarType dtype : dtypes) {
+    const std::string where = family + ", " + c10::toString(dtype);
+    const Cell plain = run(program, dtype, std::nullopt);
+    const auto compare = [&](const std::string& policy_name, const Policy& policy) {
+      SCOPED_TRACE(where + ", " + policy_name);
+      try {
+        const Cell ours = run(program, dtype, policy);
+        expect_same(plain, ours);
+        return ours.replayed();
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+        return false;
+      }
+    };
+    EXPECT_TRUE(compare("full()", Policy::full().audit(false))) << where;
+    EXPECT_TRUE(compare("drop all", drop_all("drop all").audit(false))) << where;
+    compare("keep_matmuls()", Policy::keep_matmuls().audit(false));
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      compare("random " + std::to_string(seed), random_policy(seed).audit(false));
+    }
+    // A label of its own makes it the first scope of its policy.
+    compare("audit", drop_all("audit of " + where));
+  }
+  EXPECT_EQ(warnings.differences, "") << family;
+}
+
+}  // namespace reprise::matrix
