@@ -129,7 +129,7 @@ c10::Storage Tape::replay(ValueId target, int64_t task) {
   const std::vector<NodeId> nodes = closure(target, locals);
   ReplayClock clock;
   clock.count_operators(static_cast<int64_t>(nodes.size()));
-  const EnvironmentReplay environment(environment_);
+  const NumericsReplay numerics(numerics_);
   for (const NodeId id : nodes) {
     Node& node = nodes_[id];
     run_again(node, id, locals, task);

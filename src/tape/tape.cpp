@@ -26,9 +26,7 @@ bool contains(const std::vector<int>& list, int element) {
 }  // namespace
 
 Tape::Tape(std::shared_ptr<Decider> decider, TapeOptions options)
-    : decider_(std::move(decider)),
-      options_(std::move(options)),
-      environment_(Environment::capture()) {}
+    : decider_(std::move(decider)), options_(std::move(options)), numerics_(Numerics::capture()) {}
 
 // A backward pass inside the scope is not part of the forward pass, unless it is itself to be
 // differentiated (create_graph turns gradients on in it).

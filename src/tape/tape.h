@@ -149,7 +149,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
 
   const std::shared_ptr<Decider> decider_;
   const TapeOptions options_;
-  const Environment environment_;
+  const Numerics numerics_;
 
   mutable std::recursive_mutex mutex_;
   std::vector<Node> nodes_;

@@ -19,6 +19,23 @@ bool flushes_denormals() {
 
 }  // namespace
 
+Numerics Numerics::capture() {
+  Numerics now;
+  now.default_dtype_ = c10::get_default_dtype_as_scalartype();
+  now.threads_ = at::get_num_threads();
+  now.flush_denormal_ = flushes_denormals();
+  return now;
+}
+
+// They are dear to set, and some are shared with other threads: touch them only if they differ.
+void Numerics::apply() const {
+  if (c10::get_default_dtype_as_scalartype() != default_dtype_) {
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype_));
+  }
+  if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
+  if (flushes_denormals() != flush_denormal_) at::globalContext().setFlushDenormal(flush_denormal_);
+}
+
 Environment Environment::capture() {
   Environment now;
   const auto add = [&](c10::DeviceType device) {
@@ -29,9 +46,7 @@ Environment Environment::capture() {
   const auto accelerator = at::accelerator::getAccelerator();
   if (accelerator && at::autocast::is_autocast_available(*accelerator)) add(*accelerator);
   now.autocast_cache_ = at::autocast::is_autocast_cache_enabled();
-  now.default_dtype_ = c10::get_default_dtype_as_scalartype();
-  now.threads_ = at::get_num_threads();
-  now.flush_denormal_ = flushes_denormals();
+  now.numerics_ = Numerics::capture();
   return now;
 }
 
@@ -41,13 +56,14 @@ void Environment::apply() const {
     at::autocast::set_autocast_dtype(autocast.device, autocast.dtype);
   }
   at::autocast::set_autocast_cache_enabled(autocast_cache_);
-  // The next two are dear to set, and shared with other threads: touch them only if they differ.
-  if (c10::get_default_dtype_as_scalartype() != default_dtype_) {
-    c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype_));
-  }
-  if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
-  if (flushes_denormals() != flush_denormal_) at::globalContext().setFlushDenormal(flush_denormal_);
+  numerics_.apply();
 }
+
+NumericsReplay::NumericsReplay(const Numerics& numerics) : before_(Numerics::capture()) {
+  numerics.apply();
+}
+
+NumericsReplay::~NumericsReplay() { before_.apply(); }
 
 EnvironmentReplay::EnvironmentReplay(const Environment& environment)
     : before_(Environment::capture()) {

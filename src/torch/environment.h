@@ -11,14 +11,26 @@
 
 namespace reprise::detail {
 
-/// Autocast of each device type in question, default dtype, the number of threads (it decides how
+/// What decides how a kernel computes: the default dtype, the number of threads (it decides how
 /// large sums are split, and so their last bits), and whether denormal numbers become zero.
-class Environment {
+class Numerics {
  public:
   /// What is in force on this thread.
-  static Environment capture();
+  static Numerics capture();
 
   /// Puts it in force on this thread.
+  void apply() const;
+
+ private:
+  c10::ScalarType default_dtype_ = c10::ScalarType::Float;
+  int threads_ = 1;
+  bool flush_denormal_ = false;
+};
+
+/// The same, and what decides which kernel is called: autocast of each device type in question.
+class Environment {
+ public:
+  static Environment capture();
   void apply() const;
 
  private:
@@ -30,13 +42,24 @@ class Environment {
   };
   std::vector<Autocast> autocast_;
   bool autocast_cache_ = true;
-  c10::ScalarType default_dtype_ = c10::ScalarType::Float;
-  int threads_ = 1;
-  bool flush_denormal_ = false;
+  Numerics numerics_;
 };
 
-/// Puts an environment in force while it lives. Weights that autocast casts meanwhile are cached no
-/// longer than that, unless an autocast scope is open around it.
+/// Puts settings in force while it lives. For operators: whoever replays them below autocast must
+/// not touch autocast, since to switch it on is to come out from below it.
+class NumericsReplay {
+ public:
+  explicit NumericsReplay(const Numerics& numerics);
+  ~NumericsReplay();
+  NumericsReplay(const NumericsReplay&) = delete;
+  NumericsReplay& operator=(const NumericsReplay&) = delete;
+
+ private:
+  const Numerics before_;
+};
+
+/// For functions. Weights that autocast casts meanwhile are cached no longer than this lives,
+/// unless an autocast scope is open around it.
 class EnvironmentReplay {
  public:
   explicit EnvironmentReplay(const Environment& environment);

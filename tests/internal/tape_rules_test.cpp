@@ -103,8 +103,8 @@ TEST(TapeRules, R05_DrawsAreReplayedFromTheirGeneratorsState) {
   });
 }
 
-// A replay restores the autocast of the scope's begin, under which this product would be bfloat16.
-TEST(TapeRules, DISABLED_R06_ReplaysRunBelowAutocast) {
+// The scope begins under autocast, which would make this product bfloat16.
+TEST(TapeRules, R06_ReplaysRunBelowAutocast) {
   const tests::Autocast everywhere(true);
   check_loss({4, 4}, [](const Tensor& x) {
     const tests::Autocast here(false);

@@ -56,7 +56,7 @@ TEST(Matrix, AutocastInForwardAndBackwardWithItsCacheOverThreeSteps) {
 
 // As where a part of a model wants full precision. The scope begins under autocast, and its replays
 // with it: they must not cast what was not cast.
-TEST(Matrix, DISABLED_AutocastThatIsOffForAPart) {
+TEST(Matrix, AutocastThatIsOffForAPart) {
   const Program steps = training([](const Cell& cell) {
     const auto net = std::make_shared<Net>();
     return model_of(cell, net, {4, 8}, [=](const Tensor& x, int) {
