@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tape/encode.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -11,25 +14,70 @@
 namespace reprise::detail {
 namespace {
 
-constexpr int64_t kGrain = 1 << 15;  // elements for each thread, a multiple of 8
+// Bits are packed in blocks, by loops of a fixed length, which compilers turn into vector code.
+constexpr int64_t kBlock = 512;
+constexpr int64_t kGrain = 64;  // blocks for each thread
 
-/// Packs elements into bits: 0 for `zero`, 1 for anything else; false if there is a third value.
+/// One bit for each element of a block: 0 for `zero`, 1 for anything else. Returns whether there is
+/// a value other than `zero` and `one`.
+template <class Word>
+bool pack_block(const Word* in, Word zero, Word one, uint8_t* out) {
+  std::array<uint8_t, kBlock> set;
+  Word third = 0;
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const Word off = in[i] ^ zero;
+    set[i] = off != 0;
+    third |= static_cast<Word>(set[i] & (in[i] != one));
+  }
+  for (int64_t byte = 0; byte < kBlock / 8; ++byte) {
+    uint64_t eight;
+    std::memcpy(&eight, &set[8 * byte], 8);
+    // Gathers the lowest bits of eight bytes in the highest byte.
+    out[byte] = static_cast<uint8_t>((eight * 0x0102040810204080U) >> 56U);
+  }
+  return third != 0;
+}
+
+/// What four bits stand for.
+template <class Word>
+using Quads = std::array<std::array<Word, 4>, 16>;
+
+template <class Word>
+Quads<Word> quads_of(Word zero, Word one) {
+  Quads<Word> quads;
+  for (std::size_t bits = 0; bits < 16; ++bits) {
+    for (std::size_t i = 0; i < 4; ++i) quads[bits][i] = bits >> i & 1U ? one : zero;
+  }
+  return quads;
+}
+
+template <class Word>
+void unpack_block(const uint8_t* in, const Quads<Word>& quads, Word* out) {
+  for (int64_t byte = 0; byte < kBlock / 8; ++byte) {
+    std::memcpy(out + 8 * byte, &quads[in[byte] & 15U], 4 * sizeof(Word));
+    std::memcpy(out + 8 * byte + 4, &quads[in[byte] >> 4U], 4 * sizeof(Word));
+  }
+}
+
+int64_t blocks_of(int64_t count) { return (count + kBlock - 1) / kBlock; }
+
+/// Packs elements into bits; false if there is a third value. `out` has room for whole blocks.
 template <class Word>
 bool pack_bits(const Word* in, int64_t count, Word zero, Word one, uint8_t* out) {
   std::atomic<bool> two_valued{true};
-  at::parallel_for(0, (count + 7) / 8, kGrain / 8, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, blocks_of(count), kGrain, [&](int64_t begin, int64_t end) {
     bool third = false;
-    for (int64_t byte = begin; byte < end; ++byte) {
-      const int64_t first = byte * 8;
-      const int64_t n = std::min<int64_t>(8, count - first);
-      uint8_t bits = 0;
-      for (int64_t i = 0; i < n; ++i) {
-        const Word word = in[first + i];
-        bits |= static_cast<uint8_t>((word != zero) << i);
-        third |= (word != zero) & (word != one);
+    for (int64_t block = begin; block < end && !third; ++block) {
+      const int64_t first = block * kBlock;
+      uint8_t* bits = out + first / 8;
+      if (count - first >= kBlock) {
+        third = pack_block(in + first, zero, one, bits);
+      } else {
+        std::array<Word, kBlock> last;
+        last.fill(zero);
+        std::copy_n(in + first, count - first, last.begin());
+        third = pack_block(last.data(), zero, one, bits);
       }
-      out[byte] = bits;
-      if (third) break;
     }
     if (third) two_valued = false;
   });
@@ -38,11 +86,17 @@ bool pack_bits(const Word* in, int64_t count, Word zero, Word one, uint8_t* out)
 
 template <class Word>
 void unpack_bits(const uint8_t* in, int64_t count, Word zero, Word one, Word* out) {
-  at::parallel_for(0, (count + 7) / 8, kGrain / 8, [&](int64_t begin, int64_t end) {
-    for (int64_t byte = begin; byte < end; ++byte) {
-      const int64_t first = byte * 8;
-      const int64_t n = std::min<int64_t>(8, count - first);
-      for (int64_t i = 0; i < n; ++i) out[first + i] = (in[byte] >> i) & 1 ? one : zero;
+  const Quads<Word> quads = quads_of(zero, one);
+  at::parallel_for(0, blocks_of(count), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * kBlock;
+      if (count - first >= kBlock) {
+        unpack_block(in + first / 8, quads, out + first);
+      } else {
+        std::array<Word, kBlock> last;
+        unpack_block(in + first / 8, quads, last.data());
+        std::copy_n(last.begin(), count - first, out + first);
+      }
     }
   });
 }
@@ -110,7 +164,7 @@ std::optional<Encoded> Encoded::encode(const at::Tensor& tensor) {
     return encoded;
   }
   Encoded encoded(Form::bits, tensor);
-  encoded.payload_ = at::empty({(count + 7) / 8}, at::kByte);
+  encoded.payload_ = at::empty({blocks_of(count) * kBlock / 8}, at::kByte);
   const bool packed = with_word(tensor.element_size(), [&](auto word) {
     using Word = decltype(word);
     const auto* data = static_cast<const Word*>(tensor.storage().data());
