@@ -18,6 +18,7 @@ int main() {
                             torch::nn::GELU(), torch::nn::Linear(1024, 10));
   const auto x = torch::randn({512, 256});
   const auto weight = net->parameters().front();
+  const rp::ModulePaths paths(*net);
 
   const auto gradient = [&](const char* name, const rp::Policy& policy) {
     torch::Tensor grad;
@@ -26,7 +27,7 @@ int main() {
       const auto base = rp::Meter().live();
       torch::Tensor loss;
       {
-        rp::Scope scope(policy);
+        rp::Scope scope(policy, rp::ScopeOptions().modules(paths));
         loss = net->forward(x).square().mean();
       }
       const auto held = rp::Meter().live() - base;
@@ -40,7 +41,10 @@ int main() {
   const auto matmuls = gradient("keep matrix products      ", rp::Policy::keep_matmuls());
   const auto gelu =
       gradient("recompute the GELUs       ", rp::Policy::recompute_ops({"aten::gelu"}));
-  const bool equal = rp::bit_equal(plain, matmuls) && rp::bit_equal(plain, gelu);
+  const auto middle =
+      gradient("recompute the second layer", rp::Policy::module("3", rp::Action::recompute));
+  const bool equal =
+      rp::bit_equal(plain, matmuls) && rp::bit_equal(plain, gelu) && rp::bit_equal(plain, middle);
   std::cout << "gradients bit-identical: " << (equal ? "yes" : "no") << '\n';
   return equal ? 0 : 1;
 }

@@ -52,7 +52,7 @@ struct ModuleCounts {
 struct TapeOptions {
   bool audit = false;    // keep what is dropped all the same, and compare it with its replay
   bool measure = false;  // count for each module; the clock waits for accelerators
-  std::string label;     // of the scope, for messages; may be empty
+  std::string label{};   // of the scope, for messages; may be empty
 };
 
 class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape> {

@@ -187,11 +187,13 @@ Outcome execute(const Program& program, const std::shared_ptr<detail::Decider>& 
 /// where autograd has not saved it, and where only a replay reads it, the replay must say so.
 bool may_refuse(const Program& program) { return program.late_write || program.cut != Cut::whole; }
 
-/// What differs; empty if nothing does.
-std::string compare(const Program& program, const Outcome& plain, const Outcome& ours) {
+/// What differs; empty if nothing does. `complained` is set where a replay rightly refused.
+std::string compare(const Program& program, const Outcome& plain, const Outcome& ours,
+                    bool& complained) {
   if (plain.trace != ours.trace) return "the forward pass took another way:\n" + ours.trace;
   if (may_refuse(program) && plain.error.empty() && !ours.error.empty()) {
     const bool says_so = ours.error.find("that a replay reads was changed") != std::string::npos;
+    complained |= says_so;
     return says_so ? "" : "raised: " + ours.error;
   }
   if (plain.error.empty() != ours.error.empty()) {
@@ -233,7 +235,8 @@ Finding check(const Program& program) {
     auto decider =
         round == 1 ? std::make_shared<Random>(mix(program.seed, 11)) : std::make_shared<DropAll>();
     const int64_t base = Meter().live();
-    std::string what = compare(program, plain, execute(program, decider, round == 2));
+    std::string what =
+        compare(program, plain, execute(program, decider, round == 2), finding.complained);
     const int64_t left = Meter().live() - base;
     if (what.empty() && decider->distrusted && !program.late_write)
       what = "a replay gave other bits";
@@ -290,6 +293,7 @@ void Tally::add(const Finding& finding) {
   ++programs;
   instructions += finding.instructions;
   refused += finding.refused;
+  complained += finding.complained;
   switch (finding.verdict) {
     case Verdict::same:
       ++same;
@@ -310,7 +314,8 @@ std::string Tally::str() const {
   std::ostringstream out;
   out << programs << " programs of " << operators().size() << " operators: " << same
       << " the same, " << both_raise << " raise either way, " << skipped << " skipped, " << differ
-      << " differ; " << refused << " of " << instructions << " instructions found no operand";
+      << " differ; " << complained << " complain of a late write; " << refused << " of "
+      << instructions << " instructions found no operand";
   return out.str();
 }
 
