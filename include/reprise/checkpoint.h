@@ -3,15 +3,12 @@
 
 #include <concepts>
 #include <memory>
-#include <optional>
-#include <string>
 #include <type_traits>
 #include <utility>
 
+#include <reprise/checkpoint_options.h>
 #include <reprise/detail/bound_call.h>
 #include <reprise/detail/region.h>
-#include <reprise/export.h>
-#include <reprise/policy.h>
 
 // checkpoint(): run a function without keeping what it saves for the backward pass, and run it
 // again when the backward pass asks, or the operators that ran in it. The C++ counterpart of
@@ -19,87 +16,6 @@
 // another thread.
 
 namespace reprise {
-
-/// How replayed tensors are compared with what the forward pass had saved.
-enum class Determinism {
-  none,      ///< only that there are enough of them
-  metadata,  ///< their number, and each one's shape, dtype, device and operator
-};
-
-/// How activations come back.
-enum class Replay {
-  functions,  ///< the region's function is run again, whole
-  operators,  ///< the operators that ran in it are recorded, and those needed are run again: code
-              ///< that is not an operator runs once, see docs/tape.md
-};
-
-/// Options of one region. Setters return the object, so that they chain. Which applies to which:
-///
-///     option          Replay::functions   Replay::operators
-///     enabled         yes                 yes
-///     name            yes                 yes
-///     policy          no                  yes
-///     preserve_rng    yes                 only true: draws are part of the record
-///     early_stop      yes                 only true: no more than what is asked for is run again
-///     determinism     yes                 not none: what was made is always compared
-///
-/// What cannot apply is a UsageError from checkpoint(), whether or not gradients are on.
-class REPRISE_API CheckpointOptions {
- public:
-  /// Off: the function is simply called, and every activation is kept. Default: true.
-  CheckpointOptions& enabled(bool on) { return enabled_ = on, *this; }
-  bool enabled() const { return enabled_; }
-
-  /// Default: Replay::functions.
-  CheckpointOptions& replay(Replay replay) { return replay_ = replay, *this; }
-  Replay replay() const { return replay_; }
-
-  /// What becomes of each value in the region. Default: none, which recomputes all of them, as
-  /// Policy::recompute_all() does. Policies audit their first scope in the process (for each name
-  /// of a region): that run of the region keeps everything. Policy::audit(false) turns it off.
-  CheckpointOptions& policy(Policy policy) { return policy_ = std::move(policy), *this; }
-  const std::optional<Policy>& policy() const { return policy_; }
-
-  /// A name for messages and reports. Default: empty; the region is then called by its number.
-  CheckpointOptions& name(std::string name) { return name_ = std::move(name), *this; }
-  const std::string& name() const { return name_; }
-
-  /// Replay random draws as they fell in the forward pass. The states of the default generators
-  /// (5 KB for the CPU's, once and for each operator that draws) and of every at::Generator among
-  /// the arguments are kept with the region, and the streams go on after the replay where they
-  /// were. Turn it off only where nothing draws, or the gradients are wrong. Default: true.
-  CheckpointOptions& preserve_rng(bool on) { return preserve_rng_ = on, *this; }
-  bool preserve_rng() const { return preserve_rng_; }
-
-  /// End the replay as soon as the last needed tensor is back, by an exception thrown through the
-  /// function. Functions declared noexcept are always run to their end. Turn it off for a function
-  /// whose later side effects the replay must reach. Default: true.
-  CheckpointOptions& early_stop(bool on) { return early_stop_ = on, *this; }
-  bool early_stop() const { return early_stop_; }
-
-  /// Default: Determinism::metadata.
-  CheckpointOptions& determinism(Determinism check) { return determinism_ = check, *this; }
-  Determinism determinism() const { return determinism_; }
-
- private:
-  std::string name_;
-  std::optional<Policy> policy_;
-  Replay replay_ = Replay::functions;
-  bool enabled_ = true;
-  bool preserve_rng_ = true;
-  bool early_stop_ = true;
-  Determinism determinism_ = Determinism::metadata;
-};
-
-/// While one lives, anywhere in the process, every checkpoint() is a plain call. Guards may overlap
-/// and end in any order, on any thread.
-class REPRISE_API NoCheckpointGuard {
- public:
-  NoCheckpointGuard();
-  ~NoCheckpointGuard();
-  NoCheckpointGuard(const NoCheckpointGuard&) = delete;
-  NoCheckpointGuard& operator=(const NoCheckpointGuard&) = delete;
-};
 
 /// Returns fn(args...), keeping only the arguments for the backward pass; there, fn is run again.
 ///
@@ -114,10 +30,11 @@ class REPRISE_API NoCheckpointGuard {
 /// graph. An argument that can only be moved is taken by const reference. Captured parameters get
 /// their gradients too.
 ///
-/// The replay runs with the RNG state, autocast state, default dtype and thread count of the
-/// forward pass, and puts back what it found. `fn` must do the same work again: it must not depend
-/// on state that changes in between. With gradients off (NoGradGuard, InferenceMode), this is a
-/// plain call. Exceptions from `fn` propagate, in the forward pass and in the replay.
+/// The replay runs with the RNG state, autocast state, default dtype, current device and thread
+/// count of the forward pass, and puts back what it found. `fn` must do the same work again: it
+/// must not depend on state that changes in between. With gradients off (NoGradGuard,
+/// InferenceMode), this is a plain call. Exceptions from `fn` propagate, in the forward pass and in
+/// the replay.
 ///
 /// All this is said of Replay::functions. With Replay::operators, `fn` and `args` are not copied
 /// and `fn` is not run again: a Scope stands around the call, and it is one of its scopes for

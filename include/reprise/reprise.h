@@ -4,8 +4,10 @@
 // All of Reprise, in the order of the flow: capture, decide, execute, measure, report.
 
 #include <reprise/checkpoint.h>
+#include <reprise/checkpoint_options.h>
 #include <reprise/equality.h>
 #include <reprise/error.h>
+#include <reprise/execution_group.h>
 #include <reprise/export.h>
 #include <reprise/hooks.h>
 #include <reprise/layer_class.h>
@@ -13,6 +15,7 @@
 #include <reprise/module_paths.h>
 #include <reprise/nested.h>
 #include <reprise/policy.h>
+#include <reprise/region_report.h>
 #include <reprise/report.h>
 #include <reprise/scope.h>
 #include <reprise/segments.h>

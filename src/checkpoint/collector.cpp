@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "meter/content_hash.h"
 #include "torch/operator_observer.h"
 
 namespace reprise::detail {
@@ -25,9 +26,9 @@ const char* ReplayDone::what() const noexcept {
          "catches it inside the region may let it pass)";
 }
 
-Collector::Collector(std::vector<std::shared_ptr<Slot>> wanted, int64_t task, bool check_metadata,
+Collector::Collector(std::vector<std::shared_ptr<Slot>> wanted, int64_t pass, bool check_metadata,
                      bool stop)
-    : wanted_(std::move(wanted)), task_(task), check_metadata_(check_metadata), stop_(stop) {
+    : wanted_(std::move(wanted)), pass_(pass), check_metadata_(check_metadata), stop_(stop) {
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     if (wanted_[i]) needed_ = i + 1;
   }
@@ -46,9 +47,14 @@ std::shared_ptr<PackedTensor> Collector::pack(const at::Tensor& tensor) {
         mismatch_ = "saved tensor " + std::to_string(index) + " was " + slot.metadata.str() +
                     " in the forward pass and is " + metadata.str() + " in the replay";
       }
+    } else if (slot.hash && *slot.hash != content_hash(tensor)) {
+      if (mismatch_.empty()) {
+        mismatch_ = "saved tensor " + std::to_string(index) + ", " + metadata.str() +
+                    ", has other contents in the replay than in the forward pass";
+      }
     } else {
       slot.value = kept->unpack();
-      slot.value_task = task_;
+      slot.value_pass = pass_;
     }
   }
   // An operator saves its arguments before its kernel runs, and a few kernels (rrelu_with_noise)

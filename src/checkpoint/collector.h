@@ -25,7 +25,7 @@ class Collector {
  public:
   /// `wanted[i]` is the slot for the i-th saved tensor, or null. With `stop`, the function is left
   /// by ReplayDone once the last wanted slot is filled.
-  Collector(std::vector<std::shared_ptr<Slot>> wanted, int64_t task, bool check_metadata,
+  Collector(std::vector<std::shared_ptr<Slot>> wanted, int64_t pass, bool check_metadata,
             bool stop);
 
   /// The pack hook of the replay.
@@ -42,7 +42,7 @@ class Collector {
 
  private:
   const std::vector<std::shared_ptr<Slot>> wanted_;
-  const int64_t task_;
+  const int64_t pass_;
   const bool check_metadata_;
   const bool stop_;
   const std::thread::id thread_ = std::this_thread::get_id();

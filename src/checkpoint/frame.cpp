@@ -10,9 +10,13 @@
 
 #include "checkpoint/collector.h"
 #include "checkpoint/slot.h"
+#include "meter/content_hash.h"
+#include "meter/region_log.h"
 #include "meter/replay_clock.h"
-#include "torch/graph_task.h"
+#include "torch/backward_pass.h"
+#include "torch/buffer_guard.h"
 #include "torch/operator_observer.h"
+#include "torch/operator_trace.h"
 #include "torch/warning.h"
 
 namespace reprise::detail {
@@ -25,6 +29,30 @@ const char* const kHint =
     "the forward and the backward pass (counters, caches, global flags, train/eval, a TorchScript "
     "module still being optimised in its first calls), or keep that part out of the region";
 
+/// Tells the callbacks that a replay begins, and that it ends.
+class ReplayNotice {
+ public:
+  ReplayNotice(const std::vector<ReplayListener>& listeners, std::string region)
+      : listeners_(listeners), region_(std::move(region)) {
+    for (const ReplayListener& listener : listeners_) (*listener)({region_, true});
+  }
+  ~ReplayNotice() {
+    for (auto listener = listeners_.rbegin(); listener != listeners_.rend(); ++listener) {
+      try {
+        (**listener)({region_, false});
+      } catch (...) {
+        // Nobody could catch it: the replay may be ending by another exception.
+      }
+    }
+  }
+  ReplayNotice(const ReplayNotice&) = delete;
+  ReplayNotice& operator=(const ReplayNotice&) = delete;
+
+ private:
+  const std::vector<ReplayListener>& listeners_;
+  const std::string region_;
+};
+
 std::string tensors(std::size_t n) { return std::to_string(n) + (n == 1 ? " tensor" : " tensors"); }
 
 }  // namespace
@@ -33,12 +61,16 @@ Frame::Frame(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call)
     : options_(options),
       number_(next_number++),
       call_(std::move(call)),
-      environment_(Environment::capture()) {
+      environment_(Environment::capture()),
+      early_stop_(early_stop_in_force().value_or(options.early_stop()) && !call_->is_noexcept()),
+      listeners_(replay_listeners()) {
   std::vector<at::Tensor> tensors;
   std::vector<at::Generator> generators;
   call_->take_arguments(tensors, generators);
   arguments_.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) arguments_.emplace_back(tensor);
+  for (const at::Tensor& tensor : tensors) {
+    arguments_.emplace_back(tensor, options_.respect_outer_hooks());
+  }
   if (options_.preserve_rng()) rng_ = RngState::capture(generators);
   count_region();
 }
@@ -46,6 +78,10 @@ Frame::Frame(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call)
 std::shared_ptr<PackedTensor> Frame::pack(const at::Tensor& tensor) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   auto slot = std::make_shared<Slot>(shared_from_this(), slots_.size(), tensor);
+  // What an operator is about to fill has no contents yet.
+  if (options_.determinism() == Determinism::values && !running_operator_fills_arguments()) {
+    slot->hash = content_hash(tensor);
+  }
   slots_.push_back(slot);
   return slot;
 }
@@ -57,43 +93,48 @@ void Frame::end_first_run() {
     if (arguments_[i].changed()) changed_argument_ = i;
   }
   count_dropped();
+  log_region(options_.name(), dropped_.bytes(), options_.preserve_rng());
 }
 
 at::Tensor Frame::unpack(Slot& slot) {
   const std::shared_ptr<Frame> alive = shared_from_this();  // outlives the lock
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   slot.stamp.check();
-  const int64_t task = current_graph_task();
-  if (!slot.value.defined() || slot.value_task != task) replay(task, slot);
-  slot.unpacked_task = task;
+  const int64_t pass = current_pass();
+  if (is_group(pass) && slot.unpacked_pass == pass) {
+    throw Error(
+        label() + ": two backward passes of one execution group want the same saved tensor",
+        "let the passes of a group want different tensors, or run one of them outside of it");
+  }
+  if (!slot.value.defined() || slot.value_pass != pass) replay(pass, slot);
+  slot.unpacked_pass = pass;
   return std::exchange(slot.value, at::Tensor());
 }
 
-void Frame::replay(int64_t task, const Slot& asked) {
+void Frame::replay(int64_t pass, const Slot& asked) {
   // Every slot still alive wants its tensor, but for those that have had it in this backward pass
   // and are asked again; outside a backward pass nobody but the asker does.
   std::vector<std::shared_ptr<Slot>> wanted(slots_.size());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     auto slot = slots_[i].lock();
-    const bool other = slot && task != kNoGraphTask && slot->unpacked_task != task;
+    const bool other = slot && pass != kNoPass && slot->unpacked_pass != pass;
     if (slot && (other || slot.get() == &asked)) wanted[i] = std::move(slot);
   }
   const auto collector = std::make_shared<Collector>(
-      std::move(wanted), task, options_.determinism() != Determinism::none,
-      options_.early_stop() && !call_->is_noexcept());
+      std::move(wanted), pass, options_.determinism() != Determinism::none, early_stop_);
   const int64_t peak_before = savings_known_ ? 0 : dropped_.peak();
   try {
     run_call(collector);
     check(*collector);
   } catch (...) {
-    drop_values(task);
+    drop_values(pass);
     throw;
   }
-  if (!savings_known_ && task != kNoGraphTask) look_at_savings(peak_before);
+  if (!savings_known_ && pass != kNoPass) look_at_savings(peak_before);
   // What this backward pass does not come to ask for (a partial gradient) must not outlive it.
-  if (task != kNoGraphTask) {
-    on_graph_task_end([frame = weak_from_this(), task] {
-      if (const auto alive = frame.lock()) alive->drop_values(task);
+  if (pass != kNoPass) {
+    on_pass_end([frame = weak_from_this(), pass] {
+      if (const auto alive = frame.lock()) alive->drop_values(pass);
     });
   }
 }
@@ -121,8 +162,16 @@ void Frame::run_call(const std::shared_ptr<Collector>& collector) {
     rng.emplace(*rng_);
     draws.emplace(draws_);
   }
-  const HookScope hooks([collector](const at::Tensor& tensor) { return collector->pack(tensor); });
+  const ReplayNotice notice(listeners_, label());
+  std::optional<BufferGuard> buffers;
+  if (draws_.writes && options_.restore_buffers()) buffers.emplace();
+  std::optional<OperatorTrace> trace;
+  replay_trace_.clear();
+  if (options_.debug()) trace.emplace(replay_trace_);
   try {
+    const std::shared_ptr<void> context =
+        options_.replay_context() ? options_.replay_context()() : nullptr;
+    const HookScope hooks([collector](const at::Tensor& t) { return collector->pack(t); });
     call_->run(arguments);
   } catch (...) {
     // Whatever comes out after the replay was stopped is ReplayDone, perhaps in other clothes:
@@ -130,33 +179,43 @@ void Frame::run_call(const std::shared_ptr<Collector>& collector) {
     if (!collector->stopped()) throw;
   }
   clock.count_operators(observer.count());
+  log_replay(options_.name(), clock.milliseconds());
   if (draws && draws->strayed()) {
-    throw RecomputeMismatch(
-        label() + ": the replay drew random numbers where the forward pass did not", kHint);
+    mismatch("the replay drew random numbers where the forward pass did not", true);
   }
 }
 
 void Frame::check(const Collector& collector) const {
+  const std::size_t saved = slots_.size();
   if (collector.count() < collector.needed()) {
-    throw RecomputeMismatch(label() + ": the forward pass saved " + tensors(slots_.size()) +
-                                ", the replay only " + std::to_string(collector.count()),
-                            kHint);
+    mismatch("the forward pass saved " + tensors(saved) + ", the replay only " +
+                 std::to_string(collector.count()),
+             false);
   }
-  if (first_run_ended_ && collector.count() > slots_.size() && !collector.stopped()) {
-    throw RecomputeMismatch(label() + ": the forward pass saved " + tensors(slots_.size()) +
-                                ", the replay " + std::to_string(collector.count()),
-                            kHint);
+  if (first_run_ended_ && collector.count() > saved && !collector.stopped()) {
+    mismatch("the forward pass saved " + tensors(saved) + ", the replay " +
+                 std::to_string(collector.count()),
+             false);
   }
-  if (!collector.mismatch().empty()) {
-    throw RecomputeMismatch(label() + ": " + collector.mismatch(), kHint);
-  }
+  if (!collector.mismatch().empty()) mismatch(collector.mismatch(), collector.stopped());
 }
 
-void Frame::drop_values(int64_t task) {
+void Frame::mismatch(const std::string& what, bool may_end_early) const {
+  std::string traces;
+  if (options_.debug()) {
+    traces = first_difference(trace_, replay_trace_, may_end_early);
+    if (traces.empty()) traces = "\nboth called the same operators with the same arguments";
+  }
+  throw RecomputeMismatch(
+      label() + ": " + what + traces,
+      options_.debug() ? kHint : std::string(kHint) + "; debug(true) shows where they part");
+}
+
+void Frame::drop_values(int64_t pass) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   for (const auto& weak : slots_) {
     const auto slot = weak.lock();
-    if (slot && slot->value_task == task) slot->value = at::Tensor();
+    if (slot && slot->value_pass == pass) slot->value = at::Tensor();
   }
 }
 
@@ -181,6 +240,7 @@ void Frame::look_at_savings(int64_t peak_before) {
     if (slot && slot->value.defined() && slot->metadata.maker) bytes += slot->metadata.bytes();
   }
   if (!dropped_.saved_nothing(bytes, peak_before)) return;
+  log_useless_region(options_.name());
   const std::string named = options_.name().empty() ? "a checkpointed region" : label();
   warn_once(named, "reprise: " + named + " dropped " + std::to_string(bytes) +
                        " bytes, and all of them came back at once, where memory stood highest: it "

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include <reprise/checkpoint.h>
+#include <reprise/hooks.h>
 
+#include "checkpoint/guards.h"
 #include "meter/dropped_bytes.h"
 #include "torch/draws.h"
 #include "torch/environment.h"
@@ -32,8 +34,10 @@ class Frame : public std::enable_shared_from_this<Frame> {
   /// Takes the arguments out of `call` and captures what the replay must find again.
   Frame(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call);
 
-  /// Where the draws of the first run are noted; null when the RNG is not preserved.
-  DrawLog* draws() { return rng_ ? &draws_ : nullptr; }
+  /// What the first run is watched for.
+  DrawLog& draws() { return draws_; }
+  bool preserves_rng() const { return rng_.has_value(); }
+  std::vector<std::string>& trace() { return trace_; }
 
   /// Makes a slot in the place of a tensor that the first run saves.
   std::shared_ptr<PackedTensor> pack(const at::Tensor& tensor);
@@ -45,10 +49,11 @@ class Frame : public std::enable_shared_from_this<Frame> {
   at::Tensor unpack(Slot& slot);
 
  private:
-  void replay(int64_t task, const Slot& asked);
+  void replay(int64_t pass, const Slot& asked);
   void run_call(const std::shared_ptr<Collector>& collector);
   void check(const Collector& collector) const;
-  void drop_values(int64_t task);
+  [[noreturn]] void mismatch(const std::string& what, bool may_end_early) const;
+  void drop_values(int64_t pass);
   void count_dropped();
   void look_at_savings(int64_t peak_before);
   std::string label() const;
@@ -58,8 +63,11 @@ class Frame : public std::enable_shared_from_this<Frame> {
   const std::shared_ptr<ReplayCall> call_;
   const Environment environment_;
   std::vector<SavedTensor> arguments_;
-  std::optional<RngState> rng_;  // when the first run began
-  DrawLog draws_;                // and before each draw in it
+  std::optional<RngState> rng_;                    // when the first run began
+  DrawLog draws_;                                  // and before each draw in it
+  std::vector<std::string> trace_, replay_trace_;  // operators, for debugging
+  const bool early_stop_;
+  const std::vector<ReplayListener> listeners_;
 
   std::recursive_mutex mutex_;  // recursive: the function may run backward passes of its own
   std::vector<std::weak_ptr<Slot>> slots_;

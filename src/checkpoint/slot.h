@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <optional>
+
 #include <reprise/hooks.h>
 
 #include "checkpoint/frame.h"
-#include "torch/graph_task.h"
+#include "torch/backward_pass.h"
 #include "torch/saved_tensor.h"
 
 namespace reprise::detail {
@@ -20,11 +22,12 @@ class Slot final : public PackedTensor {
   const std::size_t index;  // place in the order of saving
   const SavedMetadata metadata;
   const VersionStamp stamp;
+  std::optional<uint64_t> hash;  // of its contents, with Determinism::values
 
   // Guarded by the frame's lock.
-  at::Tensor value;                      // the replayed tensor, until it is unpacked
-  int64_t value_task = kNoGraphTask;     // the backward pass that `value` was replayed for
-  int64_t unpacked_task = kNoGraphTask;  // the last backward pass that has had it
+  at::Tensor value;                 // the replayed tensor, until it is unpacked
+  int64_t value_pass = kNoPass;     // the backward pass that `value` was replayed for
+  int64_t unpacked_pass = kNoPass;  // the last backward pass that has had it
 
  private:
   const std::shared_ptr<Frame> frame_;

@@ -20,6 +20,7 @@ class DroppedBytes {
   DroppedBytes& operator=(const DroppedBytes&) = delete;
 
   void set(int64_t bytes, c10::Device device);
+  int64_t bytes() const { return bytes_; }
 
   /// The highest that memory has stood since the peak was last reset; to be asked before a replay.
   int64_t peak() const;

@@ -11,6 +11,9 @@ namespace reprise::detail {
 /// A region was recorded.
 void count_region();
 
+/// Whether this thread is inside a ReplayClock.
+bool is_replaying();
+
 /// Stands around one replay and counts it, its time and its operators; a replay inside another one
 /// (nested regions) is part of the outer one's time and operators.
 class ReplayClock {
@@ -22,6 +25,11 @@ class ReplayClock {
 
   /// So many operators were run again, those of replays inside this one included.
   void count_operators(int64_t operators) { operators_ += operators; }
+
+  double milliseconds() const {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_)
+        .count();
+  }
 
  private:
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

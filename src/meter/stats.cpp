@@ -24,6 +24,8 @@ namespace detail {
 
 void count_region() { ++regions; }
 
+bool is_replaying() { return replay_depth > 0; }
+
 ReplayClock::ReplayClock() { ++replay_depth; }
 
 ReplayClock::~ReplayClock() {

@@ -4,9 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "meter/region_log.h"
 #include "tape/products.h"
 #include "tape/tape.h"
-#include "torch/graph_task.h"
+#include "torch/backward_pass.h"
 #include "torch/warning.h"
 
 // Who still needs what. Two counts for each value, kept by the same rules:
@@ -54,7 +55,7 @@ void Tape::count_readers() {
 void Tape::count_waiting(int64_t task) {
   task_ = task;
   // What this backward pass does not come to ask for (a partial gradient) must not outlive it.
-  on_graph_task_end([tape = weak_from_this(), task] {
+  on_pass_end([tape = weak_from_this(), task] {
     if (const auto alive = tape.lock()) alive->end_waiting(task);
   });
   for (Value& value : values_) {
@@ -164,6 +165,7 @@ void Tape::look_at_savings(ValueId brought_back, int64_t peak_before) {
     if (id != brought_back && values_[id].cached) bytes += static_cast<int64_t>(values_[id].bytes);
   }
   if (!dropped_.saved_nothing(bytes, peak_before)) return;
+  log_useless_region(options_.label);
   const std::string label = options_.label.empty() ? "a scope" : "scope '" + options_.label + "'";
   warn_once(label, "reprise: " + label + " dropped " + std::to_string(bytes) +
                        " bytes, and all of them came back at once, where memory stood highest: it "

@@ -5,12 +5,13 @@
 
 #include <reprise/error.h>
 
+#include "meter/region_log.h"
 #include "meter/replay_clock.h"
 #include "tape/products.h"
 #include "tape/stack.h"
 #include "tape/tape.h"
+#include "torch/backward_pass.h"
 #include "torch/below_autograd.h"
-#include "torch/graph_task.h"
 
 // Bringing values back: the operators between what is at hand and what is asked for, in the order
 // in which they ran, each once; what they make is freed at its last use.
@@ -38,8 +39,14 @@ struct Tape::Local {
 at::Tensor Tape::bring_back(std::size_t index) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   Ticket& ticket = tickets_[index];
-  const int64_t task = current_graph_task();
-  if (sealed_ && task != kNoGraphTask && task != task_) count_waiting(task);
+  if (is_group(current_pass()) && ticket.served_in == current_pass()) {
+    throw Error(
+        "two backward passes of one execution group want the same saved tensor, of " +
+            (options_.label.empty() ? "a scope" : "'" + options_.label + "'"),
+        "let the passes of a group want different tensors, or run one of them outside of it");
+  }
+  const int64_t task = current_pass();
+  if (sealed_ && task != kNoPass && task != task_) count_waiting(task);
   // Before the scope has ended, a backward pass inside it: what is latest now is what is asked for.
   const ValueId value = sealed_ ? ticket.value : storages_[ticket.storage].versions.back();
 
@@ -142,6 +149,7 @@ c10::Storage Tape::replay(ValueId target, int64_t task) {
       for_each_input(node, [&](ValueId input) { drop_waiting(input); });
     }
   }
+  log_replay(options_.label, clock.milliseconds());
   return locals[target].storage;
 }
 

@@ -6,10 +6,11 @@
 
 #include <c10/core/GradMode.h>
 
+#include "meter/region_log.h"
 #include "tape/saved_value.h"
 #include "tape/stack.h"
+#include "torch/backward_pass.h"
 #include "torch/below_autograd.h"
-#include "torch/graph_task.h"
 #include "torch/kernel_clock.h"
 
 namespace reprise::detail {
@@ -31,7 +32,7 @@ Tape::Tape(std::shared_ptr<Decider> decider, TapeOptions options)
 // A backward pass inside the scope is not part of the forward pass, unless it is itself to be
 // differentiated (create_graph turns gradients on in it).
 bool Tape::is_recording() const {
-  return !sealed_ && (current_graph_task() == kNoGraphTask || c10::GradMode::is_enabled());
+  return !sealed_ && (current_pass() == kNoPass || c10::GradMode::is_enabled());
 }
 
 void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -418,6 +419,7 @@ void Tape::seal() {
   last_rng_.reset();
   count_readers();
   count_dropped();
+  log_region(options_.label, dropped_.bytes(), /*preserves_rng=*/true);
 }
 
 TapeCounts Tape::counts() const {

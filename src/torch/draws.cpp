@@ -8,6 +8,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 
+#include "torch/operator_info.h"
+
 namespace reprise::detail {
 namespace {
 
@@ -19,13 +21,21 @@ struct Watch {
 
 thread_local Watch watch;
 
-bool may_draw(const at::RecordFunction& call) {
-  thread_local std::unordered_map<const char*, bool> known;
-  const auto [entry, fresh] = known.try_emplace(call.name(), false);
+struct Effects {
+  bool draws = false;
+  bool writes = false;
+};
+
+Effects effects_of(const at::RecordFunction& call) {
+  thread_local std::unordered_map<const char*, Effects> known;
+  const auto [entry, fresh] = known.try_emplace(call.name());
   if (fresh) {
     const auto name = call.operator_name();
     const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
-    entry->second = op && op->hasTag(at::Tag::nondeterministic_seeded);
+    if (op) {
+      const OperatorInfo& info = operator_info(*op);
+      entry->second = {info.draws, !info.writes.empty() || !info.hidden_writes.empty()};
+    }
   }
   return entry->second;
 }
@@ -42,7 +52,11 @@ std::size_t first_in_force() {
 struct Drawing final : at::ObserverContext {};
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
-  if (!may_draw(call)) return nullptr;
+  const Effects effects = effects_of(call);
+  if (effects.writes) {
+    for (DrawScope* scope : watch.scopes) scope->note_write();
+  }
+  if (!effects.draws) return nullptr;
   if (watch.depth++ == 0) {
     draw_mutex().lock();
     for (std::size_t i = first_in_force(); i < watch.scopes.size(); ++i) {
@@ -78,6 +92,7 @@ DrawScope::~DrawScope() {
 }
 
 void DrawRecorder::before_draw(const char* op) {
+  if (!states_) return;
   RngState state = RngState::capture({});
   // Many operators may draw and do not; share what has not moved.
   if (!log_.draws.empty() && log_.draws.back().before.equals(state)) {

@@ -20,6 +20,7 @@ struct DrawLog {
     RngState before;
   };
   std::vector<Draw> draws;
+  bool writes = false;  // an operator wrote to something in place
 };
 
 /// What is done at a drawing operator of this thread. Scopes nest: a recorder also notes what the
@@ -32,6 +33,7 @@ class DrawScope {
 
   virtual void before_draw(const char* op) = 0;
   virtual void after_draw() = 0;
+  virtual void note_write() {}
   virtual bool plays() const = 0;
 
  protected:
@@ -41,16 +43,19 @@ class DrawScope {
   bool record_function_before_;
 };
 
-/// Notes this thread's draws while it lives.
+/// Notes this thread's draws while it lives, with the states before them if asked to, and whether
+/// anything was written to.
 class DrawRecorder final : public DrawScope {
  public:
-  explicit DrawRecorder(DrawLog& log) : log_(log) {}
+  DrawRecorder(DrawLog& log, bool states) : log_(log), states_(states) {}
+  void note_write() override { log_.writes = true; }
   void before_draw(const char* op) override;
   void after_draw() override {}
   bool plays() const override { return false; }
 
  private:
   DrawLog& log_;
+  const bool states_;
 };
 
 /// Makes this thread's draws those of a log while it lives; the stream outside does not move.

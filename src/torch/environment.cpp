@@ -46,6 +46,7 @@ Environment Environment::capture() {
   const auto accelerator = at::accelerator::getAccelerator();
   if (accelerator && at::autocast::is_autocast_available(*accelerator)) add(*accelerator);
   now.autocast_cache_ = at::autocast::is_autocast_cache_enabled();
+  if (accelerator) now.current_device_ = at::accelerator::getDeviceIndex();
   now.numerics_ = Numerics::capture();
   return now;
 }
@@ -56,6 +57,9 @@ void Environment::apply() const {
     at::autocast::set_autocast_dtype(autocast.device, autocast.dtype);
   }
   at::autocast::set_autocast_cache_enabled(autocast_cache_);
+  if (current_device_ && at::accelerator::getDeviceIndex() != *current_device_) {
+    at::accelerator::setDeviceIndex(*current_device_);
+  }
   numerics_.apply();
 }
 

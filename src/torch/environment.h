@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include <c10/core/Device.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
@@ -27,7 +29,8 @@ class Numerics {
   bool flush_denormal_ = false;
 };
 
-/// The same, and what decides which kernel is called: autocast of each device type in question.
+/// The same, and what decides which kernel is called: autocast of each device type in question, and
+/// the current device of the accelerator.
 class Environment {
  public:
   static Environment capture();
@@ -42,6 +45,7 @@ class Environment {
   };
   std::vector<Autocast> autocast_;
   bool autocast_cache_ = true;
+  std::optional<c10::DeviceIndex> current_device_;  // of the accelerator, where there is one
   Numerics numerics_;
 };
 

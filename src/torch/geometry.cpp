@@ -75,6 +75,10 @@ c10::Storage clone_storage(const c10::Storage& storage) {
   return bytes_of(storage).clone().storage();
 }
 
+void copy_storage(const c10::Storage& from, const c10::Storage& to) {
+  bytes_of(to).copy_(bytes_of(from));
+}
+
 c10::Storage empty_like_storage(std::size_t bytes, c10::Device device) {
   const auto options = at::TensorOptions().dtype(at::kByte).device(device);
   return at::empty({static_cast<int64_t>(bytes)}, options).storage();

@@ -43,6 +43,9 @@ struct Geometry {
 /// A private copy of a storage's bytes.
 c10::Storage clone_storage(const c10::Storage& storage);
 
+/// Copies bytes between storages of one size.
+void copy_storage(const c10::Storage& from, const c10::Storage& to);
+
 /// An uninitialised storage like `storage`.
 c10::Storage empty_like_storage(std::size_t bytes, c10::Device device);
 

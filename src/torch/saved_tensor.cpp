@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include <ATen/SavedTensorHooks.h>
 #include <c10/util/Type.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -22,10 +23,26 @@ class KeepDetached final : public torch::autograd::SavedVariableHooks {
   at::Tensor data_;
 };
 
+/// Takes the hooks off this thread while it lives.
+class NoHooks {
+ public:
+  NoHooks() : before_(at::SavedTensorDefaultHooks::get_tls_state()) {
+    at::SavedTensorDefaultHooks::set_tls_state({});
+  }
+  ~NoHooks() { at::SavedTensorDefaultHooks::set_tls_state(before_); }
+  NoHooks(const NoHooks&) = delete;
+  NoHooks& operator=(const NoHooks&) = delete;
+
+ private:
+  const at::impl::SavedTensorDefaultHooksTLS before_;
+};
+
 }  // namespace
 
-SavedTensor::SavedTensor(const at::Tensor& tensor) {
+SavedTensor::SavedTensor(const at::Tensor& tensor, bool through_hooks) {
   if (tensor.defined() && !tensor.is_inference()) {
+    std::optional<NoHooks> no_hooks;
+    if (!through_hooks) no_hooks.emplace();
     saved_ = std::make_unique<torch::autograd::SavedVariable>(tensor, /*is_output=*/false);
     if (!saved_->has_hooks()) {
       saved_->register_hooks(std::make_unique<KeepDetached>());

@@ -38,7 +38,8 @@ class VersionStamp {
 /// itself seen by the saved-tensor hooks around it (so a region around this one drops it, too).
 class SavedTensor {
  public:
-  explicit SavedTensor(const at::Tensor& tensor);
+  /// With `through_hooks` false, the hooks around do not see it.
+  explicit SavedTensor(const at::Tensor& tensor, bool through_hooks = true);
   ~SavedTensor();
   SavedTensor(SavedTensor&&) noexcept;
   SavedTensor& operator=(SavedTensor&&) = delete;

@@ -13,9 +13,9 @@
 
 #include <gtest/gtest.h>
 
+#include "torch/backward_pass.h"
 #include "torch/dispatch_mode.h"
 #include "torch/engine.h"
-#include "torch/graph_task.h"
 #include "torch/operator_observer.h"
 #include "torch/rng.h"
 #include "torch/saved_tensor.h"
@@ -141,15 +141,15 @@ TEST(OperatorObserver, KnowsTheOperatorsThatFillTheirArguments) {
 }
 
 TEST(GraphTask, IsKnownInsideBackwardOnlyAndTellsWhenItEnds) {
-  EXPECT_EQ(current_graph_task(), kNoGraphTask);
+  EXPECT_EQ(current_pass(), kNoPass);
   const Tensor x = at::ones({2}).requires_grad_();
-  int64_t first = kNoGraphTask, second = kNoGraphTask;
+  int64_t first = kNoPass, second = kNoPass;
   bool ended = false;
   const auto backward = [&](int64_t& task) {
     const Tensor y = x.exp();
     y.register_hook([&](const Tensor&) {
-      task = current_graph_task();
-      on_graph_task_end([&] { ended = true; });
+      task = current_pass();
+      on_pass_end([&] { ended = true; });
       EXPECT_FALSE(ended);
     });
     y.sum().backward();
@@ -158,7 +158,7 @@ TEST(GraphTask, IsKnownInsideBackwardOnlyAndTellsWhenItEnds) {
   };
   backward(first);
   backward(second);
-  EXPECT_NE(first, kNoGraphTask);
+  EXPECT_NE(first, kNoPass);
   EXPECT_NE(first, second);
 }
 

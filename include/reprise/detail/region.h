@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <reprise/export.h>
-#include <reprise/hooks.h>
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
@@ -42,9 +41,6 @@ class REPRISE_API ReplayCall {
 /// for options that do not go together.
 REPRISE_API bool region_active(const CheckpointOptions& options);
 
-class DrawRecorder;
-class Frame;
-
 /// Records everything that autograd saves on this thread, while it lives, as one region.
 class REPRISE_API RegionScope {
  public:
@@ -54,9 +50,8 @@ class REPRISE_API RegionScope {
   RegionScope& operator=(const RegionScope&) = delete;
 
  private:
-  std::shared_ptr<Frame> frame_;
-  std::unique_ptr<DrawRecorder> draws_;
-  HookScope hooks_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 /// The same with Replay::operators: a Scope with the region's policy and name.

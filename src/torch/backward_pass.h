@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+// Which backward pass is this thread in? The passes of one ExecutionGroup count as one.
+
+namespace reprise::detail {
+
+/// No backward pass is running on this thread.
+inline constexpr int64_t kNoPass = -1;
+
+/// The number of the innermost running backward pass or, in a group, of the group; unique in the
+/// process. kNoPass outside of backward passes.
+int64_t current_pass();
+
+/// Whether a number is that of a group.
+inline bool is_group(int64_t pass) { return pass < kNoPass; }
+
+/// Calls `callback` when the current pass has ended without an exception, or its group has ended.
+/// REQUIRES: current_pass() != kNoPass.
+void on_pass_end(std::function<void()> callback);
+
+}  // namespace reprise::detail

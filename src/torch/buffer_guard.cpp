@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "torch/buffer_guard.h"
+
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
+
+#include "torch/below_autograd.h"
+#include "torch/geometry.h"
+#include "torch/operator_info.h"
+
+namespace reprise::detail {
+
+struct BufferGuard::State {
+  struct Written {
+    c10::Storage storage;
+    c10::Storage contents;  // before the first write
+    std::optional<c10::VariableVersion> counter;
+    uint32_t version = 0;
+  };
+  // By the addresses of storages. Only what code of the region hands to an operator counts as
+  // existing before: kernels write to memory of their own, too.
+  std::unordered_set<const void*> made;
+  std::unordered_map<const void*, c10::Storage> existing;  // kept, so that no address is used again
+  std::unordered_set<const void*> saved;
+  std::vector<Written> written;
+  bool record_function_before = false;
+
+  void see(const at::Tensor& tensor) {
+    const void* address = tensor.storage().unsafeGetStorageImpl();
+    if (made.count(address) || tensor.storage().allocator() == nullptr) return;
+    existing.emplace(address, tensor.storage());
+  }
+
+  void save(const at::Tensor& tensor) {
+    const void* address = tensor.storage().unsafeGetStorageImpl();
+    if (!existing.count(address) || !saved.insert(address).second) return;
+    const BelowAutograd below;
+    Written entry{tensor.storage(), clone_storage(tensor.storage()), {}};
+    if (!tensor.is_inference()) {
+      entry.counter = tensor.unsafeGetTensorImpl()->version_counter();
+      entry.version = entry.counter->current_version();
+    }
+    written.push_back(std::move(entry));
+  }
+};
+
+struct BufferWatch {
+  std::vector<BufferGuard*> guards;
+  int depth = 0;
+  bool busy = false;  // our own operators
+  at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+
+  template <class Work>
+  void for_each_guard(Work&& work) {
+    busy = true;
+    for (BufferGuard* guard : guards) work(*guard->state_);
+    busy = false;
+  }
+};
+
+namespace {
+
+thread_local BufferWatch watch;
+
+template <class Values, class Visit>
+void visit_plain_tensors(const Values& values, Visit&& visit) {
+  const auto visit_one = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && has_plain_storage(tensor)) visit(tensor);
+  };
+  for (const c10::IValue& value : values) {
+    if (value.isTensor()) visit_one(value.toTensor());
+    if (!value.isTensorList()) continue;
+    for (const at::Tensor& tensor : value.toTensorVector()) visit_one(tensor);
+  }
+}
+
+const OperatorInfo* info_of(const at::RecordFunction& call) {
+  thread_local std::unordered_map<const char*, const OperatorInfo*> known;
+  const auto [entry, fresh] = known.try_emplace(call.name(), nullptr);
+  if (!fresh) return entry->second;
+  const auto name = call.operator_name();
+  const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
+  if (op) entry->second = &operator_info(*op);
+  return entry->second;
+}
+
+void save_written(BufferGuard::State& state, const OperatorInfo& info,
+                  c10::ArrayRef<const c10::IValue> inputs) {
+  const auto save = [&](int argument) {
+    visit_plain_tensors(inputs.slice(argument, 1), [&](const at::Tensor& t) { state.save(t); });
+  };
+  for (const int argument : info.writes) save(argument);
+  for (const int argument : info.hidden_writes) save(argument);
+}
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
+  if (watch.busy) return nullptr;
+  const auto inputs = call.inputs();
+  const OperatorInfo* info = info_of(call);
+  const bool outermost = watch.depth++ == 0;
+  watch.for_each_guard([&](BufferGuard::State& state) {
+    if (outermost) visit_plain_tensors(inputs, [&](const at::Tensor& t) { state.see(t); });
+    if (info && inputs.size() == info->arguments) save_written(state, *info, inputs);
+  });
+  return nullptr;
+}
+
+void on_end(const at::RecordFunction& call, at::ObserverContext*) {
+  if (watch.busy || --watch.depth > 0) return;
+  watch.for_each_guard([&](BufferGuard::State& state) {
+    visit_plain_tensors(call.outputs(), [&](const at::Tensor& tensor) {
+      const void* address = tensor.storage().unsafeGetStorageImpl();
+      if (!state.existing.count(address)) state.made.insert(address);
+    });
+  });
+}
+
+}  // namespace
+
+BufferGuard::BufferGuard() : state_(std::make_unique<State>()) {
+  state_->record_function_before = at::isRecordFunctionEnabled();
+  at::enableRecordFunction(true);
+  if (watch.guards.empty()) {
+    watch.handle = at::addThreadLocalCallback(at::RecordFunctionCallback(on_start, on_end)
+                                                  .scopes({at::RecordScope::FUNCTION})
+                                                  .needsInputs(true)
+                                                  .needsOutputs(true));
+    watch.depth = 0;
+  }
+  watch.guards.push_back(this);
+}
+
+BufferGuard::~BufferGuard() {
+  watch.guards.pop_back();
+  if (watch.guards.empty()) at::removeCallback(watch.handle);
+  at::enableRecordFunction(state_->record_function_before);
+  watch.busy = true;
+  const BelowAutograd below;
+  for (auto entry = state_->written.rbegin(); entry != state_->written.rend(); ++entry) {
+    copy_storage(entry->contents, entry->storage);
+    if (entry->counter) entry->counter->set_version(entry->version);
+  }
+  watch.busy = false;
+}
+
+}  // namespace reprise::detail
