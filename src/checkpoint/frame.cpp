@@ -15,6 +15,7 @@
 #include "meter/replay_clock.h"
 #include "torch/backward_pass.h"
 #include "torch/buffer_guard.h"
+#include "torch/dispatch_mode.h"
 #include "torch/operator_observer.h"
 #include "torch/operator_trace.h"
 #include "torch/warning.h"
@@ -63,6 +64,7 @@ Frame::Frame(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call)
       call_(std::move(call)),
       environment_(Environment::capture()),
       early_stop_(early_stop_in_force().value_or(options.early_stop()) && !call_->is_noexcept()),
+      under_mode_(dispatch_mode_is_on()),
       listeners_(replay_listeners()) {
   std::vector<at::Tensor> tensors;
   std::vector<at::Generator> generators;
@@ -122,7 +124,7 @@ void Frame::replay(int64_t pass, const Slot& asked) {
   }
   const auto collector = std::make_shared<Collector>(
       std::move(wanted), pass, options_.determinism() != Determinism::none, early_stop_);
-  const int64_t peak_before = savings_known_ ? 0 : dropped_.peak();
+  const bool look = !savings_known_ && dropped_.memory_is_at_its_peak();
   try {
     run_call(collector);
     check(*collector);
@@ -130,7 +132,8 @@ void Frame::replay(int64_t pass, const Slot& asked) {
     drop_values(pass);
     throw;
   }
-  if (!savings_known_ && pass != kNoPass) look_at_savings(peak_before);
+  if (look && pass != kNoPass) look_at_savings();
+  savings_known_ = savings_known_ || pass != kNoPass;
   // What this backward pass does not come to ask for (a partial gradient) must not outlive it.
   if (pass != kNoPass) {
     on_pass_end([frame = weak_from_this(), pass] {
@@ -171,6 +174,9 @@ void Frame::run_call(const std::shared_ptr<Collector>& collector) {
   try {
     const std::shared_ptr<void> context =
         options_.replay_context() ? options_.replay_context()() : nullptr;
+    static PassThroughMode pass_through;  // LibTorch may refer to it after the replay
+    std::optional<DispatchModeScope> mode;
+    if (under_mode_ && !dispatch_mode_is_on()) mode.emplace(pass_through);
     const HookScope hooks([collector](const at::Tensor& t) { return collector->pack(t); });
     call_->run(arguments);
   } catch (...) {
@@ -232,14 +238,13 @@ void Frame::count_dropped() {
   if (device) dropped_.set(bytes, *device);
 }
 
-void Frame::look_at_savings(int64_t peak_before) {
-  savings_known_ = true;
+void Frame::look_at_savings() {
   int64_t bytes = 0;
   for (const auto& weak : slots_) {
     const auto slot = weak.lock();
     if (slot && slot->value.defined() && slot->metadata.maker) bytes += slot->metadata.bytes();
   }
-  if (!dropped_.saved_nothing(bytes, peak_before)) return;
+  if (!dropped_.saved_nothing(bytes)) return;
   log_useless_region(options_.name());
   const std::string named = options_.name().empty() ? "a checkpointed region" : label();
   warn_once(named, "reprise: " + named + " dropped " + std::to_string(bytes) +

@@ -55,7 +55,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   [[noreturn]] void mismatch(const std::string& what, bool may_end_early) const;
   void drop_values(int64_t pass);
   void count_dropped();
-  void look_at_savings(int64_t peak_before);
+  void look_at_savings();
   std::string label() const;
 
   const CheckpointOptions options_;
@@ -67,6 +67,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   DrawLog draws_;                                  // and before each draw in it
   std::vector<std::string> trace_, replay_trace_;  // operators, for debugging
   const bool early_stop_;
+  const bool under_mode_;  // a dispatch mode, such as a scope's, was on in the first run
   const std::vector<ReplayListener> listeners_;
 
   std::recursive_mutex mutex_;  // recursive: the function may run backward passes of its own

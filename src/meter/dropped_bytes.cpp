@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kSmall = 1 << 20;
 
-std::atomic<int64_t> dropped_by_all{0};
+std::atomic<int64_t> dropped_now{0}, dropped_ever{0};  // by all regions
 
 std::optional<Meter> meter_of(c10::Device device) {
   try {
@@ -25,23 +25,24 @@ std::optional<Meter> meter_of(c10::Device device) {
 }  // namespace
 
 void DroppedBytes::set(int64_t bytes, c10::Device device) {
-  dropped_by_all += bytes - bytes_;
+  dropped_now += bytes - bytes_;
+  if (bytes > bytes_) dropped_ever += bytes - bytes_;
   bytes_ = bytes;
   device_ = device;
+  others_ = dropped_now - bytes;
+  altogether_ = dropped_ever;
 }
 
-int64_t DroppedBytes::peak() const {
+bool DroppedBytes::memory_is_at_its_peak() const {
+  if (bytes_ < kSmall) return false;
   const auto meter = meter_of(device_);
-  return meter ? meter->peak() : 0;
+  return meter && meter->live() + bytes_ / 2 >= meter->peak();
 }
 
-bool DroppedBytes::saved_nothing(int64_t bytes_back, int64_t peak_before) const {
-  const int64_t tolerance = bytes_ / 20;
-  if (bytes_ < kSmall || bytes_back < bytes_ - tolerance) return false;
-  if (dropped_by_all - bytes_ > tolerance) return false;
-  const auto meter = meter_of(device_);
-  // An earlier step may have peaked a little higher, with the temporaries of its operators.
-  return meter && meter->live() + bytes_ / 5 >= peak_before;
+bool DroppedBytes::saved_nothing(int64_t bytes_back) const {
+  const int64_t little = bytes_ / 20;
+  const int64_t dropped_since = dropped_ever - altogether_;
+  return bytes_back >= bytes_ - little && others_ <= little && dropped_since <= little;
 }
 
 }  // namespace reprise::detail

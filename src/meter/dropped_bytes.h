@@ -22,16 +22,19 @@ class DroppedBytes {
   void set(int64_t bytes, c10::Device device);
   int64_t bytes() const { return bytes_; }
 
-  /// The highest that memory has stood since the peak was last reset; to be asked before a replay.
-  int64_t peak() const;
+  /// To be asked before a replay: whether memory has never stood clearly higher than now, since the
+  /// peak was last reset. If it has, what was dropped was away while it did.
+  bool memory_is_at_its_peak() const;
 
-  /// To be asked when a replay has brought back `bytes_back` at once: whether that is all that was
-  /// dropped, no other region has dropped anything that is still away, and memory had not stood
-  /// clearly higher before. Small amounts (below 1 MiB) never count.
-  bool saved_nothing(int64_t bytes_back, int64_t peak_before) const;
+  /// To be asked when a replay that began at the peak has brought back `bytes_back` at once:
+  /// whether that is all that was dropped, and no other region has dropped anything meanwhile.
+  /// Small amounts (below 1 MiB) never count.
+  bool saved_nothing(int64_t bytes_back) const;
 
  private:
   int64_t bytes_ = 0;
+  int64_t others_ = 0;      // what others had dropped then, and have dropped altogether since the
+  int64_t altogether_ = 0;  // process began, this included
   c10::Device device_ = c10::kCPU;
 };
 

@@ -164,6 +164,10 @@ void Scope::end() {
     throw UsageError("a scope was ended on another thread than the one that it records",
                      "end it where it began");
   }
+  if (detail::current_tapes().back() != state_->tape) {
+    throw UsageError("a scope was ended before one that began inside of it",
+                     "end the inner one first");
+  }
   state_->recording.reset();
   const auto unused = state_->decider->unused_rules();
   const detail::TapeCounts counts = state_->tape->counts();

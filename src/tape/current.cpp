@@ -15,6 +15,7 @@ std::string& current_module() {
 
 Recording::Recording(std::shared_ptr<Tape> tape)
     : seal_(tape),
+      locked_while_drawing_(tape->mutex()),
       hooks_([tape](const at::Tensor& tensor) { return tape->pack(tensor); }),
       mode_(*tape) {
   tape->enter_module(current_module());

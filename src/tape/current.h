@@ -36,6 +36,7 @@ class Recording {
   };
   // In this order: the tape is sealed when nothing can be recorded any more.
   Seal seal_;
+  LockedWhileDrawing locked_while_drawing_;
   HookScope hooks_;
   DispatchModeScope mode_;
 };

@@ -158,13 +158,12 @@ void Tape::count_dropped() {
   if (device) dropped_.set(bytes, *device);
 }
 
-void Tape::look_at_savings(ValueId brought_back, int64_t peak_before) {
-  savings_known_ = true;
+void Tape::look_at_savings(ValueId brought_back) {
   auto bytes = static_cast<int64_t>(values_[brought_back].bytes);
   for (auto id = ValueId{0}; id < static_cast<ValueId>(values_.size()); ++id) {
     if (id != brought_back && values_[id].cached) bytes += static_cast<int64_t>(values_[id].bytes);
   }
-  if (!dropped_.saved_nothing(bytes, peak_before)) return;
+  if (!dropped_.saved_nothing(bytes)) return;
   log_useless_region(options_.label);
   const std::string label = options_.label.empty() ? "a scope" : "scope '" + options_.label + "'";
   warn_once(label, "reprise: " + label + " dropped " + std::to_string(bytes) +

@@ -16,6 +16,7 @@
 #include "torch/geometry.h"
 #include "torch/operator_info.h"
 #include "torch/rng.h"
+#include "torch/saved_tensor.h"
 
 // What the tape remembers of a forward pass. Plain data, connected by indices:
 //
@@ -56,20 +57,27 @@ struct Value {
   bool is_kept() const { return held || encoded; }
 };
 
+/// A version counter of tensors on a storage. Views share one; an alias made by .data has its own.
+struct Counter {
+  c10::VariableVersion version;
+  uint32_t explained = 0;  // how far recorded writes explain it
+  uint32_t sealed = 0;     // where it stood when the scope ended
+};
+
 struct StorageRecord {
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // keeps its address from being used again
   std::vector<ValueId> versions;
-  std::optional<c10::VariableVersion> counter;  // of the tensor last seen on it
-  uint32_t explained = 0;                       // how far recorded writes explain the counter
-  uint32_t sealed = 0;                          // where it stood when the scope ended
   c10::Device device;
+  c10::SmallVector<Counter, 1> counters;
+  std::size_t last = 0;  // the counter of the tensor that was seen last
 };
 
 /// A tensor among an operator's arguments or results.
 struct TensorRef {
   ValueId value = kNone;
-  int32_t write = kNone;  // index into Node::writes of the write to its storage, if any
-  at::Tensor opaque;      // instead of a value: a tensor without an ordinary storage
+  int32_t write = kNone;             // index into Node::writes of the write to its storage, if any
+  at::Tensor opaque;                 // instead of a value: a tensor without an ordinary storage,
+  std::vector<VersionStamp> stamps;  // and the versions of it and of its parts
   std::optional<Geometry> geometry;
 };
 

@@ -54,9 +54,10 @@ at::Tensor Tape::bring_back(std::size_t index) {
   c10::Storage storage = available(value);
   if (!storage) storage = alive_elsewhere(value);
   if (!storage) {
-    const int64_t peak_before = savings_known_ ? 0 : dropped_.peak();
+    const bool look = !savings_known_ && dropped_.memory_is_at_its_peak();
     storage = replay(value, task);
-    if (!savings_known_ && counts_waiting(task)) look_at_savings(value, peak_before);
+    if (look && counts_waiting(task)) look_at_savings(value);
+    savings_known_ = savings_known_ || counts_waiting(task);
   }
   if (counts_waiting(task) && ticket.served_in != task) {
     ticket.served_in = task;
@@ -94,7 +95,9 @@ c10::Storage Tape::available(ValueId id) {
 }
 
 bool Tape::changed_since_seal(const StorageRecord& record) const {
-  return sealed_ && record.counter && record.counter->current_version() != record.sealed;
+  return sealed_ &&
+         std::any_of(record.counters.begin(), record.counters.end(),
+                     [](const Counter& c) { return c.version.current_version() != c.sealed; });
 }
 
 // Somebody else may still have the tensor that was saved: then there is nothing to replay. Only
@@ -158,7 +161,10 @@ void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t task) 
   for (const Write& write : node.writes) written.push_back(place_to_write(write, locals));
 
   const auto tensor_of = [&](const TensorRef& ref) -> at::Tensor {
-    if (ref.value == kNone) return ref.opaque;
+    if (ref.value == kNone) {
+      check_opaque(node, ref);
+      return ref.opaque;
+    }
     at::Tensor tensor =
         ref.geometry->on(ref.write == kNone ? locals[ref.value].storage : written[ref.write]);
     if (ref.geometry->requires_grad) tensor.set_requires_grad(true);  // some kernels look at it
@@ -231,6 +237,16 @@ c10::Storage Tape::place_to_write(const Write& write, Locals& locals) {
   value.cached = c10::Storage();
   // Somebody may hold what was brought back earlier in this pass.
   return local.storage.use_count() == 1 ? std::move(local.storage) : clone_storage(local.storage);
+}
+
+void Tape::check_opaque(const Node& node, const TensorRef& ref) const {
+  for (const VersionStamp& stamp : ref.stamps) {
+    if (!stamp.changed()) continue;
+    throw Error(
+        "a tensor without an ordinary storage (sparse, quantised, nested) that the replay of " +
+            describe(node) + " reads was changed in place",
+        "change it after the backward pass, or out of place");
+  }
 }
 
 void Tape::check_geometry(const Node& node, const Geometry& expected,

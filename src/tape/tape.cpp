@@ -12,12 +12,23 @@
 #include "torch/backward_pass.h"
 #include "torch/below_autograd.h"
 #include "torch/kernel_clock.h"
+#include "torch/version.h"
 
 namespace reprise::detail {
 namespace {
 
-uint32_t version_of(const at::Tensor& tensor) {
-  return tensor.unsafeGetTensorImpl()->version_counter().current_version();
+/// The versions of a tensor without an ordinary storage, and of the parts that can be written to by
+/// themselves.
+std::vector<VersionStamp> stamps_of(const at::Tensor& tensor) {
+  std::vector<VersionStamp> stamps;
+  if (tensor.is_inference()) return stamps;
+  stamps.emplace_back(tensor);
+  if (tensor.is_sparse()) {
+    const BelowAutograd below;
+    stamps.emplace_back(tensor._indices());
+    stamps.emplace_back(tensor._values());
+  }
+  return stamps;
 }
 
 bool contains(const std::vector<int>& list, int element) {
@@ -49,9 +60,10 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     node.module = module_;
     if (!info.writes.empty() || !info.hidden_writes.empty()) plan_writes(node, arguments);
   }
-  std::unique_lock<std::recursive_mutex> drawing;
+  DrawLock draw_lock;
+  std::unique_lock<DrawLock> drawing;
   if (info.draws) {
-    drawing = std::unique_lock<std::recursive_mutex>(draw_mutex());
+    drawing = std::unique_lock<DrawLock>(draw_lock);
     const bool own = info.generator >= 0 && arguments[info.generator].isGenerator();
     node.rng = own ? RngState::of(arguments[info.generator].toGenerator()) : RngState::capture({});
     // Many operators may draw and do not (attention without dropout): share what has not moved.
@@ -64,6 +76,7 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   try {
     info.call_in_mode(*stack);
   } catch (...) {
+    if (drawing) drawing.unlock();
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     note_failed_writes(node);
     throw;
@@ -82,7 +95,14 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     counts.milliseconds += milliseconds;
   }
   nodes_.push_back(std::move(node));
-  if (make_values(id, arguments, *stack)) {
+  bool made_values = false;
+  try {
+    made_values = make_values(id, arguments, *stack);
+  } catch (...) {
+    forget_last_node();  // a rule of the user's has thrown
+    throw;
+  }
+  if (made_values) {
     Node& made = nodes_[id];
     for (const ArgumentRef& argument : made.arguments) arguments[argument.index] = c10::IValue();
     made.constants = std::move(arguments);
@@ -92,6 +112,23 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
   // Only now: an operator may save an argument before it fills it.
   if (!pending_.empty()) decide_pending();
+}
+
+// What it made is there, but nobody can make it again.
+void Tape::forget_last_node() {
+  const auto id = static_cast<NodeId>(nodes_.size()) - 1;
+  const auto count = values_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (values_[i].producer != id) continue;
+    const int32_t storage = values_[i].storage;
+    values_[i].producer = kNone;
+    values_[i].lost = true;
+    values_[i].held = c10::Storage();
+    if (auto alive = storages_[storage].storage.lock()) {
+      make_external(storage, c10::Storage(std::move(alive)));
+    }
+  }
+  nodes_.pop_back();
 }
 
 bool Tape::make_values(NodeId id, const torch::jit::Stack& arguments,
@@ -223,18 +260,20 @@ void Tape::note_writes(NodeId id, const torch::jit::Stack& arguments) {
       values_[write.after].held = c10::Storage(record.storage.lock());
     }
     // Mostly, autograd counts the write when the operator has returned to it.
-    if (record.counter) {
-      record.explained = record.counter->current_version() + (node.info->counts_writes ? 1 : 0);
+    if (!record.counters.empty()) {
+      Counter& counter = record.counters[record.last];
+      counter.explained = counter.version.current_version() + (node.info->counts_writes ? 1 : 0);
     }
   }
   if (!node.info->resizes) return;
   for (const int index : node.info->writes) {
     visit_tensors(arguments[index], [&](const at::Tensor& tensor) {
       if (!tensor.defined() || !has_plain_storage(tensor)) return;
-      const int32_t known = find_storage(tensor);
-      make_external(known == kNone ? add_storage(tensor) : known, tensor.storage());
-      if (!tensor.is_inference()) {
-        storages_[find_storage(tensor)].explained = version_of(tensor) + 1;
+      int32_t storage = find_storage(tensor);
+      if (storage == kNone) storage = add_storage(tensor);
+      if (!is_unchanged_external(storage, tensor)) make_external(storage, tensor);
+      if (Counter* counter = see_counter(storage, tensor)) {
+        counter->explained = counter->version.current_version() + 1;
       }
     });
   }
@@ -254,10 +293,7 @@ void Tape::note_results(NodeId id, const torch::jit::Stack& stack) {
           Value& value = values_[add_value(storage, id, output, tensor.storage().nbytes())];
           value.garbage = node.info->leaves_garbage;
           value.drawn = node.info->draws;
-          if (!tensor.is_inference()) {
-            storages_[storage].counter = tensor.unsafeGetTensorImpl()->version_counter();
-            storages_[storage].explained = version_of(tensor);
-          }
+          see_counter(storage, tensor);
         }
         ref.value = storages_[storage].versions.back();
         Value& value = values_[ref.value];
@@ -306,6 +342,7 @@ TensorRef Tape::refer_to(const at::Tensor& tensor, bool overwrites) {
   if (!tensor.defined()) return ref;
   if (!has_plain_storage(tensor)) {
     ref.opaque = tensor.tensor_data();  // not the tensor: it may own the graph that owns the tape
+    ref.stamps = stamps_of(tensor);
     return ref;
   }
   if (!modules_.empty() && !entered_) note_module(tensor);
@@ -319,20 +356,41 @@ ValueId Tape::read(const at::Tensor& tensor, bool overwrites) {
   int32_t storage = find_storage(tensor);
   if (storage == kNone) {
     storage = add_storage(tensor);
-    make_external(storage, tensor.storage());
+    make_external(storage, tensor);
   }
-  StorageRecord& record = storages_[storage];
-  if (!tensor.is_inference()) {
-    const uint32_t version = version_of(tensor);
+  if (Counter* counter = see_counter(storage, tensor)) {
     // Written to by somebody whom the tape has not seen: what it is now, nobody can replay.
-    if (record.counter && version > record.explained) make_external(storage, tensor.storage());
-    record.counter = tensor.unsafeGetTensorImpl()->version_counter();
-    record.explained = std::max(record.explained, version);
+    const uint32_t version = counter->version.current_version();
+    if (version > counter->explained) make_external(storage, tensor);
+    counter->explained = std::max(counter->explained, version);
   }
   // Uninitialised memory that is read all the same: a kernel filled it past the dispatcher.
-  if (values_[record.versions.back()].garbage && !overwrites)
-    make_external(storage, tensor.storage());
-  return record.versions.back();
+  if (values_[storages_[storage].versions.back()].garbage && !overwrites) {
+    make_external(storage, tensor);
+  }
+  return storages_[storage].versions.back();
+}
+
+// A counter that is new to the tape tells nothing of what was before.
+Counter* Tape::see_counter(int32_t storage, const at::Tensor& tensor) {
+  if (tensor.is_inference()) return nullptr;
+  StorageRecord& record = storages_[storage];
+  const c10::VariableVersion version = counter_of(tensor);
+  for (record.last = 0; record.last < record.counters.size(); ++record.last) {
+    Counter& counter = record.counters[record.last];
+    if (same_counter(counter.version, version)) return &counter;
+  }
+  record.counters.push_back({version, version.current_version(), 0});
+  return &record.counters.back();
+}
+
+/// After an operator that changes which storage a tensor looks at: whether it has only been pointed
+/// to one from outside, whose contents are what they were.
+bool Tape::is_unchanged_external(int32_t storage, const at::Tensor& tensor) const {
+  const StorageRecord& record = storages_[storage];
+  if (record.versions.empty()) return false;
+  const Value& latest = values_[record.versions.back()];
+  return latest.producer == kNone && latest.held && latest.bytes == tensor.storage().nbytes();
 }
 
 int32_t Tape::find_storage(const at::Tensor& tensor) const {
@@ -342,8 +400,7 @@ int32_t Tape::find_storage(const at::Tensor& tensor) const {
 
 int32_t Tape::add_storage(const at::Tensor& tensor) {
   const auto index = static_cast<int32_t>(storages_.size());
-  StorageRecord record{
-      tensor.storage().getWeakStorageImpl(), {}, std::nullopt, 0, 0, tensor.device()};
+  StorageRecord record{tensor.storage().getWeakStorageImpl(), {}, tensor.device(), {}, 0};
   storages_.push_back(std::move(record));
   by_address_.emplace(tensor.storage().unsafeGetStorageImpl(), index);
   return index;
@@ -360,6 +417,13 @@ ValueId Tape::add_value(int32_t storage, NodeId producer, int output, std::size_
   values_.push_back(std::move(value));
   storages_[storage].versions.push_back(id);
   return id;
+}
+
+// A tensor made in inference mode counts no versions: a copy is the only way to know what it was.
+void Tape::make_external(int32_t storage, const at::Tensor& tensor) {
+  if (!tensor.is_inference()) return make_external(storage, tensor.storage());
+  const BelowAutograd below;
+  make_external(storage, clone_storage(tensor.storage()));
 }
 
 void Tape::make_external(int32_t storage, const c10::Storage& contents) {
@@ -404,9 +468,12 @@ void Tape::seal() {
     // is undecided is kept.
   }
   for (StorageRecord& record : storages_) {
-    if (!record.counter) continue;
-    record.sealed = record.counter->current_version();
-    if (record.sealed <= record.explained) continue;
+    bool explained = true;
+    for (Counter& counter : record.counters) {
+      counter.sealed = counter.version.current_version();
+      explained &= counter.sealed <= counter.explained;
+    }
+    if (explained) continue;
     // Written to, unseen, after the last operator that looked at it.
     Value& value = values_[record.versions.back()];
     value.lost = value.producer == kNone;

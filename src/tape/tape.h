@@ -82,6 +82,9 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
 
   TapeCounts counts() const;
 
+  /// Held by threads that look at the tape.
+  std::recursive_mutex& mutex() { return mutex_; }
+
   /// By module path; empty unless measured.
   std::map<std::string, ModuleCounts> module_counts() const;
 
@@ -111,6 +114,10 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   int32_t add_storage(const at::Tensor& tensor);
   ValueId add_value(int32_t storage, NodeId producer, int output, std::size_t bytes);
   void make_external(int32_t storage, const c10::Storage& contents);
+  void make_external(int32_t storage, const at::Tensor& tensor);
+  bool is_unchanged_external(int32_t storage, const at::Tensor& tensor) const;
+  Counter* see_counter(int32_t storage, const at::Tensor& tensor);
+  void forget_last_node();
   ValueInfo info_of(const Value& value, const at::Tensor& tensor) const;
   int32_t intern(const std::string& text);
   void note_module(const at::Tensor& argument);
@@ -130,7 +137,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   void forget(Node& node);
   void release_ticket(std::size_t ticket);
   void count_dropped();
-  void look_at_savings(ValueId brought_back, int64_t peak_before);
+  void look_at_savings(ValueId brought_back);
 
   // replay.cpp: bringing back
   struct Local;
@@ -143,6 +150,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   std::vector<NodeId> closure(ValueId target, Locals& locals);
   void run_again(const Node& node, NodeId id, Locals& locals, int64_t task);
   c10::Storage place_to_write(const Write& write, Locals& locals);
+  void check_opaque(const Node& node, const TensorRef& ref) const;
   void check_geometry(const Node& node, const Geometry& expected, const at::Tensor& tensor) const;
   bool counts_waiting(int64_t task) const;
   std::string describe(const Node& node) const;

@@ -7,6 +7,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include "torch/operator_info.h"
+
 namespace reprise::detail {
 namespace {
 
@@ -44,6 +46,12 @@ DispatchModeScope::DispatchModeScope(DispatchMode& mode) {
 }
 
 DispatchModeScope::~DispatchModeScope() { ModeStack::pop_stack(); }
+
+bool dispatch_mode_is_on() { return c10::impl::TorchDispatchModeTLS::stack_len() > 0; }
+
+void PassThroughMode::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  operator_info(op).call_in_mode(*stack);
+}
 
 BackwardModes::BackwardModes() {
   const auto stays_away = [](const ModeEntry& entry) {

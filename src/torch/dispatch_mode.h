@@ -41,6 +41,18 @@ class DispatchModeScope {
   DispatchModeScope& operator=(const DispatchModeScope&) = delete;
 };
 
+/// Whether a mode, ours or another's, is on this thread's stack.
+bool dispatch_mode_is_on();
+
+/// Calls every operator as it would be called. Under a mode, LibTorch's own functions take other
+/// ways to the same values (reshape() calls view()): what was recorded under one is replayed under
+/// one.
+class PassThroughMode final : public DispatchMode {
+ public:
+  void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) override;
+  bool sees_backward() const override { return false; }
+};
+
 /// Takes modes that do not see backward passes off this thread's stack while it lives.
 class BackwardModes {
  public:

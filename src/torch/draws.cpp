@@ -16,6 +16,7 @@ namespace {
 struct Watch {
   std::vector<DrawScope*> scopes;  // innermost last
   int64_t depth = 0;               // drawing operators inside each other; the outermost counts
+  DrawLock lock;                   // held by the outermost
   at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 };
 
@@ -58,7 +59,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
   }
   if (!effects.draws) return nullptr;
   if (watch.depth++ == 0) {
-    draw_mutex().lock();
+    watch.lock.lock();
     for (std::size_t i = first_in_force(); i < watch.scopes.size(); ++i) {
       watch.scopes[i]->before_draw(call.name());
     }
@@ -71,7 +72,7 @@ void on_end(const at::RecordFunction&, at::ObserverContext* context) {
   for (std::size_t i = first_in_force(); i < watch.scopes.size(); ++i) {
     watch.scopes[i]->after_draw();
   }
-  draw_mutex().unlock();
+  watch.lock.unlock();
 }
 
 }  // namespace

@@ -33,6 +33,29 @@ std::recursive_mutex& draw_mutex() {
   return mutex;
 }
 
+namespace {
+
+thread_local std::vector<std::recursive_mutex*> locked_while_drawing;  // outermost first
+
+}  // namespace
+
+void DrawLock::lock() {
+  before_ = locked_while_drawing;
+  for (std::recursive_mutex* mutex : before_) mutex->lock();
+  draw_mutex().lock();
+}
+
+void DrawLock::unlock() {
+  draw_mutex().unlock();
+  for (auto mutex = before_.rbegin(); mutex != before_.rend(); ++mutex) (*mutex)->unlock();
+}
+
+LockedWhileDrawing::LockedWhileDrawing(std::recursive_mutex& mutex) {
+  locked_while_drawing.push_back(&mutex);
+}
+
+LockedWhileDrawing::~LockedWhileDrawing() { locked_while_drawing.pop_back(); }
+
 RngState RngState::capture(const std::vector<at::Generator>& others) {
   std::vector<at::Generator> generators = default_generators();
   for (const at::Generator& generator : others) {

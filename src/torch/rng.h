@@ -39,6 +39,27 @@ class RngState {
 /// from it, and while a replay puts another state there: threads share the default generators.
 std::recursive_mutex& draw_mutex();
 
+/// The draw mutex, for a thread that records, and that will look at its tapes while it holds it. A
+/// replay holds its tape when it comes to draw, so whoever draws takes the tapes first: those of
+/// this thread, outermost first. Lockable.
+class DrawLock {
+ public:
+  void lock();
+  void unlock();
+
+ private:
+  std::vector<std::recursive_mutex*> before_;
+};
+
+/// Declares for this thread, while it lives, that `mutex` is taken while drawing.
+class LockedWhileDrawing {
+ public:
+  explicit LockedWhileDrawing(std::recursive_mutex& mutex);
+  ~LockedWhileDrawing();
+  LockedWhileDrawing(const LockedWhileDrawing&) = delete;
+  LockedWhileDrawing& operator=(const LockedWhileDrawing&) = delete;
+};
+
 /// Plays a captured stream again while it lives; then the stream goes on where it was.
 class RngReplay {
  public:

@@ -49,7 +49,8 @@ SavedTensor::SavedTensor(const at::Tensor& tensor, bool through_hooks) {
       stamp_.emplace(tensor);
     }
   } else {
-    plain_ = tensor;
+    // Made in inference mode, it counts no versions: only a copy stays what it was.
+    plain_ = tensor.defined() ? tensor.clone() : tensor;
   }
 }
 
