@@ -4,6 +4,7 @@
 // All of Reprise, in the order of the flow: capture, decide, execute, measure, report.
 
 #include <reprise/checkpoint.h>
+#include <reprise/checkpointed.h>
 #include <reprise/equality.h>
 #include <reprise/error.h>
 #include <reprise/export.h>
