@@ -28,7 +28,8 @@ namespace reprise {
 /// CheckpointOptions. Throws UsageError for an existing module that is null.
 ///
 /// forward() takes what M's takes and runs it by checkpoint(), whose rules hold for the arguments;
-/// the graph keeps the module alive for the replay. It is no virtual function of LibTorch: called
+/// the graph keeps the module alive for the replay (so a module that stores a result together with
+/// its graph lives until that is dropped). It is no virtual function of LibTorch: called
 /// through M's own holder or pointer, the module runs plain. Throws UsageError where no shared_ptr
 /// holds the module (one on the stack), else what checkpoint() throws.
 ///
