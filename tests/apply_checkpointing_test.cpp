@@ -169,6 +169,10 @@ TEST(ApplyCheckpointing, AppliedAgainWrapsOnceAndGivesTheNewOptions) {
   EXPECT_EQ(regions(net), 4);
   EXPECT_EQ(apply_checkpointing(*net, named("blocks.1"), CheckpointOptions().enabled(false)), 1);
   EXPECT_EQ(regions(net), 3);
+  Model other = model();
+  EXPECT_EQ(apply_checkpointing(*other, named("ffn")), 16);
+  EXPECT_EQ(apply_checkpointing(*other, LayerSelection::every_nth(2)), 2);
+  EXPECT_EQ(regions(other), 2 + 2 * 4) << "wrapping a block unwraps what is in it";
 }
 
 TEST(ApplyCheckpointing, EveryNthAndTheFirstAndLastLayersLeftAlone) {

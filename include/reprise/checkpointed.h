@@ -42,7 +42,7 @@ namespace reprise {
 ///
 /// clone() makes a checkpointed module with the same options. Sequential::at<T>() and
 /// AnyModule::get<T>() know the exact type only, which is CheckpointedImpl<...>; as<M>() finds it.
-/// As safe as M's forward() to call from several threads.
+/// As safe as M's forward() to call from several threads, while nobody changes the options.
 template <class Plain, class Signature = detail::ForwardSignature<Plain>>
 class CheckpointedImpl
     : public detail::CheckpointedModule<Plain, CheckpointedImpl<Plain, Signature>> {
@@ -99,7 +99,8 @@ class Checkpointed
   }
 };
 
-/// Which layers apply_checkpointing() wraps. A layer is an element of a torch::nn::Sequential.
+/// Which layers apply_checkpointing() wraps. A layer is an element of a torch::nn::Sequential. A
+/// value; setters return the object, so that they chain.
 class REPRISE_API LayerSelection {
  public:
   /// Sees the layer's path in the model, "blocks.3", and its module.
@@ -142,8 +143,9 @@ class REPRISE_API LayerSelection {
 /// model itself is never wrapped, and nothing in a layer that is.
 ///
 /// Returns how many layers the selection chose. Applied again, it gives those that are wrapped
-/// already the new options; elements that are Checkpointed<M> are left alone. Warns, by the
-/// selection's label, when nothing was chosen.
+/// already the new options; what it does not choose stays as it is, remove_checkpointing() undoes
+/// that. Wrapping a layer unwraps what was wrapped in it; elements that are Checkpointed<M> are
+/// left alone. Warns, by the selection's label, when nothing was chosen.
 ///
 /// The registered submodules stay the same objects: names, files, to(), train() and printing do not
 /// change, and sequential->ptr(i) is still the layer. clone() wraps the clone's layers alike.

@@ -136,6 +136,7 @@ int64_t apply_checkpointing(torch::nn::Module& model, const LayerSelection& sele
     const bool own = dynamic_cast<const detail::CheckpointedBase*>(module.get()) != nullptr;
     if (verdict == LayerSelection::Verdict::wrap && !own) {
       ++wrapped;
+      remove_checkpointing(*module);  // regions in a region would only replay more
       CheckpointOptions named = options;
       named.name(options.name().empty() ? path : options.name() + ", " + path);
       AnyModule plain = detail::is_wrapped(element) ? detail::unwrap_layer(element) : element;
