@@ -5,6 +5,7 @@
 
 #include <reprise/checkpoint.h>
 #include <reprise/checkpoint_options.h>
+#include <reprise/checkpointed.h>
 #include <reprise/equality.h>
 #include <reprise/error.h>
 #include <reprise/execution_group.h>
