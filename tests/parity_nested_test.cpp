@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "tests/one_thread.h"
 #include "tests/parity.h"
@@ -18,21 +19,28 @@ using Function = std::function<Tensor(const Tensor&)>;
 
 Tensor wave(const Tensor& x) { return x.sin().exp().mul(x).tanh(); }
 
+/// Reads a word from its end: c is a checkpoint, g a gradient; "cg" is c(g(wave)). Checkpoints take
+/// the options in turn.
+Function function_of(const std::string& word, const std::vector<CheckpointOptions>& options) {
+  Function f = wave;
+  std::size_t next = 0;
+  for (auto letter = word.rbegin(); letter != word.rend(); ++letter) {
+    if (*letter == 'c') {
+      const CheckpointOptions own = options[next++ % options.size()];
+      f = [f, own](const Tensor& t) { return checkpoint(own, f, t); };
+    } else {
+      f = [f](const Tensor& t) {
+        return grad({f(t).sum()}, {t}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+      };
+    }
+  }
+  return f;
+}
+
 class Nested : public EveryWay {
  protected:
-  /// Reads a word from its end: c is a checkpoint, g a gradient; "cg" is c(g(wave)).
   Function function_of(const std::string& word) const {
-    Function f = wave;
-    for (auto letter = word.rbegin(); letter != word.rend(); ++letter) {
-      if (*letter == 'c') {
-        f = [f, options = options()](const Tensor& t) { return checkpoint(options, f, t); };
-      } else {
-        f = [f](const Tensor& t) {
-          return grad({f(t).sum()}, {t}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
-        };
-      }
-    }
-    return f;
+    return testing::function_of(word, {options()});
   }
 };
 
@@ -52,6 +60,24 @@ TEST_P(Nested, CheckpointAtAnyPlaceAmongThreeGradientsEqualsPlain) {
     EXPECT_TRUE(same_bits(loss_and_gradients({x}, [&] { return function_of(plain_word)(x).sum(); }),
                           loss_and_gradients({x}, [&] { return function_of(word)(x).sum(); })))
         << word;
+  }
+}
+
+// 39, with regions that come back in different ways.
+TEST(NestedInEachOther, RegionsOfEveryWayWithGradientsBetweenEqualPlain) {
+  const Tensor x = leaf({8});
+  const std::vector<Way> ways{Way::functions, Way::whole_functions, Way::operators};
+  for (const std::string word : {"cc", "ccc", "cgc", "gcc", "ccg", "gcgc", "cgcg", "cgcgc"}) {
+    const std::string plain_word(std::count(word.begin(), word.end(), 'g'), 'g');
+    const auto plain =
+        loss_and_gradients({x}, [&] { return function_of(plain_word, {{}})(x).sum(); });
+    for (const Way one : ways) {
+      for (const Way other : ways) {
+        const Function f = function_of(word, {options_of(one), options_of(other)});
+        EXPECT_TRUE(same_bits(plain, loss_and_gradients({x}, [&] { return f(x).sum(); })))
+            << word << static_cast<int>(one) << static_cast<int>(other);
+      }
+    }
   }
 }
 
@@ -136,17 +162,17 @@ TEST_P(Nested, SixtyFourDeepEqualsPlain) {
 }
 
 // 17, 18
-TEST_P(Nested, TwoThousandSmallRegionsOfOneSumEqualPlain) {
+TEST_P(Nested, TwoThousandChainedRegionsAndHundredsOfOneSumEqualPlain) {
   const tests::OneThread one_thread;
   const Tensor w = leaf({4}), fixed = leaf({4}, 2).detach(), x = leaf({4}, 3);
   const auto model = [&](const CheckpointOptions& options) {
     return [&, options] {
       Tensor sum = at::zeros({});
       Tensor chain = x;
-      const auto f = [&w](const Tensor& t, double factor) { return (t * w * factor).sin(); };
-      for (int i = 0; i < 1000; ++i) {
-        sum = sum + checkpoint(options, f, i % 2 ? x : fixed, 0.1 * i).sum();
-        chain = checkpoint(options, f, chain, 2.0);
+      const auto f = [&w](const Tensor& t, double factor) { return (t + w * factor).sin(); };
+      for (int i = 0; i < 2000; ++i) {
+        if (i % 4 == 0) sum = sum + checkpoint(options, f, i % 8 ? x : fixed, 0.1 * i).sum();
+        chain = checkpoint(options, f, chain, 0.001);
       }
       return sum + chain.sum();
     };
@@ -159,23 +185,23 @@ TEST_P(Nested, TwoThousandSmallRegionsOfOneSumEqualPlain) {
 // these functions.
 struct Deep : torch::autograd::Function<Deep> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, int64_t depth,
-                        bool by_function) {
+                        int64_t way) {
     context->saved_data["depth"] = depth;
-    context->saved_data["by_function"] = by_function;
+    context->saved_data["way"] = way;
     context->save_for_backward({x});
     return x.clone();
   }
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                torch::autograd::tensor_list grads) {
     const int64_t depth = context->saved_data["depth"].toInt();
-    const bool by_function = context->saved_data["by_function"].toBool();
+    const int64_t way = context->saved_data["way"].toInt();
     if (depth > 0) {
       const at::AutoGradMode on(true);
       const Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
-      const auto f = [depth, by_function](const Tensor& t) {
-        return Deep::apply(t.sin(), depth - 1, by_function).exp();
+      const auto f = [depth, way](const Tensor& t) {
+        return Deep::apply(t.sin(), depth - 1, way).exp();
       };
-      checkpoint(options_of(by_function ? Way::functions : Way::operators), f, x).sum().backward();
+      checkpoint(options_of(static_cast<Way>(way)), f, x).sum().backward();
       ++finished;
     }
     return {grads[0], Tensor(), Tensor()};
@@ -186,8 +212,9 @@ struct Deep : torch::autograd::Function<Deep> {
 // 38
 TEST_P(Nested, BackwardTwoThousandTimesInsideBackwardDoesNotOverflowTheStack) {
   const Tensor x = leaf({4});
+  const auto way = static_cast<int64_t>(GetParam());
   Deep::finished = 0;
-  const auto f = [&](const Tensor& t) { return Deep::apply(t.sin(), 2000, by_function()); };
+  const auto f = [&](const Tensor& t) { return Deep::apply(t.sin(), 2000, way); };
   checkpoint(options(), f, x).sum().backward();
   EXPECT_EQ(Deep::finished, 2000);
   EXPECT_TRUE(bit_equal(x.detach().cos(), x.grad()));
