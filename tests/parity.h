@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "tests/support.h"
 
@@ -43,6 +44,15 @@ class EveryWay : public ::testing::TestWithParam<Way> {
  protected:
   CheckpointOptions options() const { return options_of(GetParam()); }
   bool by_function() const { return GetParam() != Way::operators; }
+
+  /// The value and gradients of the sum of what `model` returns are those of a plain run.
+  void expect_equal(const std::vector<Tensor>& leaves,
+                    const std::function<Tensor(const CheckpointOptions&)>& model) const {
+    const auto off = CheckpointOptions().enabled(false);
+    const auto plain = loss_and_gradients(leaves, [&] { return model(off).sum(); });
+    EXPECT_TRUE(
+        same_bits(plain, loss_and_gradients(leaves, [&] { return model(options()).sum(); })));
+  }
 };
 
 /// The message of whatever exception `work` throws; empty, and a failure, if none.
