@@ -78,7 +78,17 @@ class Program {
     if (!grammar_.regions) return part(arguments);
     auto kind = static_cast<Way>(way);
     if (kind == Way::whole_functions && !grammar_.whole_functions) kind = Way::functions;
-    return checkpoint(options_of(kind), part, arguments);
+    CheckpointOptions options = options_of(kind);
+    if (kind == Way::operators) options.policy(policy(seed % 3));
+    return checkpoint(options, part, arguments);
+  }
+
+  static Policy policy(unsigned which) {
+    if (which == 0) return Policy::recompute_all().audit(false);
+    if (which == 1) return Policy::keep_ops({"aten::mm", "aten::sin", "aten::add_"}).audit(false);
+    return Policy::where([](const ValueView& value) { return value.invocation % 2 == 0; },
+                         Action::encode, "every second call")
+        .audit(false);
   }
 
   static Tensor written_to(const Tensor& a, const Tensor& b) {
