@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <barrier>
 #include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -144,6 +146,32 @@ void expect_plain(unsigned first_seed, Grammar grammar) {
       ASSERT_TRUE(same_bits(plain, ours)) << "seed " << seed;
     }
     ASSERT_EQ(meter.live(), base) << "seed " << seed;
+  }
+}
+
+TEST_P(RandomRegions, WalkedByFourBackwardPassesAtOnceGiveTheGradientsOfPlain) {
+  const tests::OneThread one_thread;
+  const Tensor x = leaf({4, 4}, 1), w = leaf({4, 4}, 2);
+  const auto loss = [&](unsigned seed, bool regions) {
+    torch::manual_seed(seed);
+    const Program program(w, {.regions = regions, .whole_functions = true});
+    const auto results = program.run({x, x.sin()}, seed, 4);
+    return results[0].sin().sum() + (results[1] * x * w).sum();
+  };
+  for (unsigned seed = 1000 * GetParam(); seed < 1000 * GetParam() + 20; ++seed) {
+    const auto expected = grad({loss(seed, false)}, {x, w});
+    const Tensor ours = loss(seed, true);
+    std::vector<std::thread> threads;
+    std::barrier start(4);
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        start.arrive_and_wait();
+        for (int k = 0; k < 5; ++k) {
+          EXPECT_TRUE(same_bits(expected, grad({ours}, {x, w}, {}, /*retain_graph=*/true))) << seed;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
   }
 }
 
