@@ -184,7 +184,7 @@ TEST_P(RandomRegions, WithGradientsTakenInsideGiveThoseOfPlainAndLeaveNothing) {
 }
 
 // A whole function that draws after such a gradient: see Nested.
-TEST_P(RandomRegions, DISABLED_OfWholeFunctionsWithGradientsTakenInsideGiveThoseOfPlain) {
+TEST_P(RandomRegions, OfWholeFunctionsWithGradientsTakenInsideGiveThoseOfPlain) {
   expect_plain(1000 * GetParam(), {.whole_functions = true, .inner_gradients = true});
 }
 

@@ -163,11 +163,12 @@ void Frame::run_call(const std::shared_ptr<Collector>& collector) {
   std::optional<DrawPlayer> draws;
   if (rng_) {
     rng.emplace(*rng_);
-    draws.emplace(draws_);
+    draws.emplace(draws_, /*open_ended=*/!first_run_ended_);
   }
   const ReplayNotice notice(listeners_, label());
   std::optional<BufferGuard> buffers;
-  if (draws_.writes && options_.restore_buffers()) buffers.emplace();
+  // A first run that is not over yet (it takes a gradient itself) may write later.
+  if ((draws_.writes || !first_run_ended_) && options_.restore_buffers()) buffers.emplace();
   std::optional<OperatorTrace> trace;
   replay_trace_.clear();
   if (options_.debug()) trace.emplace(replay_trace_);

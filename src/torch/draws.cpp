@@ -103,6 +103,7 @@ void DrawRecorder::before_draw(const char* op) {
 }
 
 void DrawPlayer::before_draw(const char* op) {
+  if (open_ended_ && next_ >= log_.draws.size()) return;
   if (next_ >= log_.draws.size() || log_.draws[next_].op != op) {
     strayed_ = true;
     return;

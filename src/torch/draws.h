@@ -61,7 +61,8 @@ class DrawRecorder final : public DrawScope {
 /// Makes this thread's draws those of a log while it lives; the stream outside does not move.
 class DrawPlayer final : public DrawScope {
  public:
-  explicit DrawPlayer(const DrawLog& log) : log_(log) {}
+  /// With `open_ended`, the log's recorder is still at work, and draws behind its end are new.
+  DrawPlayer(const DrawLog& log, bool open_ended) : log_(log), open_ended_(open_ended) {}
   void before_draw(const char* op) override;
   void after_draw() override;
   bool plays() const override { return true; }
@@ -71,6 +72,7 @@ class DrawPlayer final : public DrawScope {
 
  private:
   const DrawLog& log_;
+  const bool open_ended_;
   std::size_t next_ = 0;
   std::optional<RngState> outside_;
   bool strayed_ = false;
