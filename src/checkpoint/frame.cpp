@@ -80,9 +80,12 @@ Frame::Frame(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call)
 std::shared_ptr<PackedTensor> Frame::pack(const at::Tensor& tensor) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   auto slot = std::make_shared<Slot>(shared_from_this(), slots_.size(), tensor);
-  // What an operator is about to fill has no contents yet.
-  if (options_.determinism() == Determinism::values && !running_operator_fills_arguments()) {
-    slot->hash = content_hash(tensor);
+  // What an operator is about to fill has no contents yet, and statistics that it updates begin
+  // elsewhere in the replay; no gradient depends on them.
+  if (options_.determinism() == Determinism::values) {
+    const bool statistics =
+        running_operator_updates_statistics() && tensor.is_leaf() && !tensor.requires_grad();
+    if (!statistics && !running_operator_fills_arguments()) slot->hash = content_hash(tensor);
   }
   slots_.push_back(slot);
   return slot;

@@ -22,11 +22,13 @@ namespace {
 std::vector<VersionStamp> stamps_of(const at::Tensor& tensor) {
   std::vector<VersionStamp> stamps;
   if (tensor.is_inference()) return stamps;
-  stamps.emplace_back(tensor);
   if (tensor.is_sparse()) {
+    // In-place operators give it other parts, and leave those that the tape has alone.
     const BelowAutograd below;
     stamps.emplace_back(tensor._indices());
     stamps.emplace_back(tensor._values());
+  } else {
+    stamps.emplace_back(tensor);
   }
   return stamps;
 }

@@ -6,6 +6,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 
+#include "torch/operator_info.h"
+
 namespace reprise::detail {
 namespace {
 
@@ -41,6 +43,13 @@ OperatorObserver::~OperatorObserver() {
 }
 
 int64_t OperatorObserver::count() const { return watch.operators - start_; }
+
+bool running_operator_updates_statistics() {
+  if (watch.running.empty()) return false;
+  const auto name = watch.running.back()->operator_name();
+  const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
+  return op && !operator_info(*op).hidden_writes.empty();
+}
 
 bool running_operator_fills_arguments() {
   if (watch.running.empty()) return false;

@@ -28,4 +28,7 @@ class OperatorObserver {
 /// it changes in place. False outside of operators. REQUIRES: an OperatorObserver on this thread.
 bool running_operator_fills_arguments();
 
+/// Whether it updates statistics that it is given, as batch norm does. REQUIRES: the same.
+bool running_operator_updates_statistics();
+
 }  // namespace reprise::detail
