@@ -75,9 +75,10 @@ struct StorageRecord {
 /// A tensor among an operator's arguments or results.
 struct TensorRef {
   ValueId value = kNone;
-  int32_t write = kNone;             // index into Node::writes of the write to its storage, if any
-  at::Tensor opaque;                 // instead of a value: a tensor without an ordinary storage,
-  std::vector<VersionStamp> stamps;  // and the versions of it and of its parts
+  int32_t write = kNone;              // index into Node::writes of the write to its storage, if any
+  at::Tensor opaque;                  // instead of a value: a tensor without an ordinary storage,
+  std::optional<VersionStamp> stamp;  // and its version
+  std::optional<uint64_t> fingerprint;  // or, of a sparse one on the CPU, a hash of its parts
   std::optional<Geometry> geometry;
 };
 

@@ -5,6 +5,7 @@
 
 #include <reprise/error.h>
 
+#include "meter/content_hash.h"
 #include "meter/region_log.h"
 #include "meter/replay_clock.h"
 #include "tape/products.h"
@@ -239,14 +240,19 @@ c10::Storage Tape::place_to_write(const Write& write, Locals& locals) {
   return local.storage.use_count() == 1 ? std::move(local.storage) : clone_storage(local.storage);
 }
 
+uint64_t Tape::fingerprint_of(const at::Tensor& sparse) {
+  const BelowAutograd below;
+  return content_hash(sparse._indices()) * 31 + content_hash(sparse._values());
+}
+
 void Tape::check_opaque(const Node& node, const TensorRef& ref) const {
-  for (const VersionStamp& stamp : ref.stamps) {
-    if (!stamp.changed()) continue;
-    throw Error(
-        "a tensor without an ordinary storage (sparse, quantised, nested) that the replay of " +
-            describe(node) + " reads was changed in place",
-        "change it after the backward pass, or out of place");
-  }
+  const bool changed = ref.fingerprint ? *ref.fingerprint != fingerprint_of(ref.opaque)
+                                       : ref.stamp && ref.stamp->changed();
+  if (!changed) return;
+  throw Error(
+      "a tensor without an ordinary storage (sparse, quantised, nested) that the replay of " +
+          describe(node) + " reads was changed in place",
+      "change it after the backward pass, or out of place");
 }
 
 void Tape::check_geometry(const Node& node, const Geometry& expected,

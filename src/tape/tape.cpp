@@ -17,22 +17,6 @@
 namespace reprise::detail {
 namespace {
 
-/// The versions of a tensor without an ordinary storage, and of the parts that can be written to by
-/// themselves.
-std::vector<VersionStamp> stamps_of(const at::Tensor& tensor) {
-  std::vector<VersionStamp> stamps;
-  if (tensor.is_inference()) return stamps;
-  if (tensor.is_sparse()) {
-    // In-place operators give it other parts, and leave those that the tape has alone.
-    const BelowAutograd below;
-    stamps.emplace_back(tensor._indices());
-    stamps.emplace_back(tensor._values());
-  } else {
-    stamps.emplace_back(tensor);
-  }
-  return stamps;
-}
-
 bool contains(const std::vector<int>& list, int element) {
   return std::find(list.begin(), list.end(), element) != list.end();
 }
@@ -344,7 +328,13 @@ TensorRef Tape::refer_to(const at::Tensor& tensor, bool overwrites) {
   if (!tensor.defined()) return ref;
   if (!has_plain_storage(tensor)) {
     ref.opaque = tensor.tensor_data();  // not the tensor: it may own the graph that owns the tape
-    ref.stamps = stamps_of(tensor);
+    // In-place operators give a sparse tensor other parts, and leave those that are kept here
+    // alone; but a part may be written to by itself, and its version does not tell.
+    if (tensor.is_sparse() && tensor.is_cpu()) {
+      ref.fingerprint = fingerprint_of(ref.opaque);
+    } else if (!tensor.is_inference()) {
+      ref.stamp.emplace(tensor);
+    }
     return ref;
   }
   if (!modules_.empty() && !entered_) note_module(tensor);

@@ -150,6 +150,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   std::vector<NodeId> closure(ValueId target, Locals& locals);
   void run_again(const Node& node, NodeId id, Locals& locals, int64_t task);
   c10::Storage place_to_write(const Write& write, Locals& locals);
+  static uint64_t fingerprint_of(const at::Tensor& sparse);
   void check_opaque(const Node& node, const TensorRef& ref) const;
   void check_geometry(const Node& node, const Geometry& expected, const at::Tensor& tensor) const;
   bool counts_waiting(int64_t task) const;
