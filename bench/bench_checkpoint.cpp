@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
-#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,6 +9,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include "bench/timing.h"
+
 // What a checkpointed region costs beyond the work itself: forward, replay and backward of a
 // region, less two forward runs and one backward pass of the plain function, in turn within one
 // run. The function saves `n` small tensors. The counter "added_us" is the median of the
@@ -20,19 +20,6 @@ namespace reprise {
 namespace {
 
 using at::Tensor;
-using Clock = std::chrono::steady_clock;
-
-double microseconds(const std::function<void()>& work) {
-  const auto start = Clock::now();
-  work();
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> numbers) {
-  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
-  std::nth_element(numbers.begin(), middle, numbers.end());
-  return *middle;
-}
 
 double of_one = 0;  // added by a region that saves one tensor
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
-#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,6 +10,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include "bench/timing.h"
 #include "workloads/measured_step.h"
 
 // What recording costs: each operator of a mixed list, on small tensors that require grad, plain
@@ -22,7 +21,6 @@ namespace reprise {
 namespace {
 
 using at::Tensor;
-using Clock = std::chrono::steady_clock;
 
 struct Operator {
   std::string name;
@@ -40,18 +38,6 @@ const std::vector<Operator>& operators() {
        [](const Tensor& a, const Tensor&) { return at::layer_norm(a, {a.size(-1)}); }},
   };
   return list;
-}
-
-double microseconds(const std::function<void()>& work) {
-  const auto start = Clock::now();
-  work();
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> numbers) {
-  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
-  std::nth_element(numbers.begin(), middle, numbers.end());
-  return *middle;
 }
 
 std::vector<double> medians;  // of the operators so far

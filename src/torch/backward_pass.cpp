@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -51,11 +52,16 @@ class Group final : public ForeignObject {
 };
 
 using Objects = at::impl::ThreadLocalPythonObjects;
-const char* const kKey = "reprise.execution_group";
+// A string, not a literal: it is looked up at every unpack, and a literal would be copied each
+// time.
+const std::string& key() {
+  static const std::string key = "reprise.execution_group";
+  return key;
+}
 
 Group* current_group() {
-  if (!Objects::contains(kKey)) return nullptr;
-  return &static_cast<Group&>(from_safe_object(Objects::get(kKey)->ptr(interpreter())));
+  if (!Objects::contains(key())) return nullptr;
+  return &static_cast<Group&>(from_safe_object(Objects::get(key())->ptr(interpreter())));
 }
 
 }  // namespace
@@ -79,17 +85,17 @@ void on_pass_end(std::function<void()> callback) {
 
 ExecutionGroup::ExecutionGroup() {
   using detail::Objects;
-  if (Objects::contains(detail::kKey)) {
+  if (Objects::contains(detail::key())) {
     throw UsageError("an execution group inside of another one", "end the outer one first");
   }
-  Objects::set(detail::kKey, std::make_shared<c10::SafePyObject>(
-                                 detail::to_safe_object(std::make_unique<detail::Group>())));
+  Objects::set(detail::key(), std::make_shared<c10::SafePyObject>(
+                                  detail::to_safe_object(std::make_unique<detail::Group>())));
 }
 
 ExecutionGroup::~ExecutionGroup() {
   using detail::Objects;
-  const std::shared_ptr<c10::SafePyObject> alive = Objects::get(detail::kKey);
-  Objects::erase(detail::kKey);
+  const std::shared_ptr<c10::SafePyObject> alive = Objects::get(detail::key());
+  Objects::erase(detail::key());
   static_cast<detail::Group&>(detail::from_safe_object(alive->ptr(detail::interpreter()))).end();
 }
 
