@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -11,6 +9,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include "bench/timing.h"
 #include "workloads/measured_step.h"
 #include "workloads/workload.h"
 
@@ -44,13 +43,12 @@ void sizes_and_threads(benchmark::internal::Benchmark* benchmark) {
 }
 
 double microseconds_for(c10::Allocator* allocator, int count) {
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < count; ++i) {
-    c10::DataPtr block = allocator->allocate(4 << 10);
-    benchmark::DoNotOptimize(block.get());
-  }
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
-      .count();
+  return reprise::microseconds([&] {
+    for (int i = 0; i < count; ++i) {
+      c10::DataPtr block = allocator->allocate(4 << 10);
+      benchmark::DoNotOptimize(block.get());
+    }
+  });
 }
 
 /// A step of a workload: its allocations, times what counting adds to each, as part of its time.
@@ -69,15 +67,11 @@ void share_of_step(benchmark::State& state, const std::string& name) {
     step_ms.push_back(reprise::workloads::measure_step(*workload, plain, 0).milliseconds);
     allocations = meter.allocations() - before;
   }
-  const auto median = [](std::vector<double> values) {
-    std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-    return values[values.size() / 2];
-  };
   state.counters["allocations"] = static_cast<double>(allocations);
-  state.counters["step_ms"] = median(step_ms);
-  state.counters["added_us"] = median(added_us);
+  state.counters["step_ms"] = reprise::median(step_ms);
+  state.counters["added_us"] = reprise::median(added_us);
   state.counters["percent_of_step"] =
-      static_cast<double>(allocations) * median(added_us) / 10 / median(step_ms);
+      static_cast<double>(allocations) * reprise::median(added_us) / 10 / reprise::median(step_ms);
 }
 
 BENCHMARK_CAPTURE(share_of_step, digits, std::string("digits"))->Iterations(15);
