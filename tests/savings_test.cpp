@@ -44,6 +44,16 @@ TEST_P(Savings, ARegionAroundEverythingIsWarnedOfByName) {
   EXPECT_EQ(warnings_of(own, GetParam(), run), "") << "once is enough";
 }
 
+TEST_P(Savings, AHigherPeakOfAnEarlierPhaseHidesNothing) {
+  const std::string own = name("after a higher peak");
+  const std::string text =
+      warnings_of(own, GetParam(), [](const CheckpointOptions& options, const Tensor& x) {
+        torch::empty({64 * kLarge});
+        return checkpoint(options, chain, x);
+      });
+  EXPECT_NE(text.find("'" + own + "'"), std::string::npos) << text;
+}
+
 TEST_P(Savings, SeveralRegionsAreNotWarnedOf) {
   EXPECT_EQ(warnings_of(name("halves"), GetParam(),
                         [](const CheckpointOptions& options, const Tensor& x) {
@@ -61,6 +71,35 @@ TEST_P(Savings, ARegionBeforePlainLayersIsNotWarnedOf) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, Savings, ::testing::Values(Replay::functions, Replay::operators));
+
+// The first step of a scope is audited: it keeps everything, and stands higher than any other.
+TEST(Savings, AScopeAroundEverythingIsWarnedOfInItsSecondStep) {
+  const Tensor x = leaf({kLarge});
+  const Warnings warnings;
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_EQ(warnings.mention("saves nothing"), step == 2) << warnings.text();
+    Tensor y;
+    {
+      const Scope scope(Policy::recompute_all(), ScopeOptions().name("whole model, audited"));
+      y = chain(x);
+    }
+    y.sum().backward();
+  }
+}
+
+TEST(Savings, AnAuditedScopeBeforePlainLayersIsNotWarnedOf) {
+  const Tensor x = leaf({kLarge});
+  const Warnings warnings;
+  for (int step = 0; step < 3; ++step) {
+    Tensor y;
+    {
+      const Scope scope(Policy::recompute_all(), ScopeOptions().name("front, audited"));
+      y = chain(x);
+    }
+    chain(y).sum().backward();
+  }
+  EXPECT_EQ(warnings.text(), "");
+}
 
 TEST(Savings, AScopeThatKeepsAllItDecidesOnIsWarnedOf) {
   const Tensor x = leaf({8});

@@ -14,7 +14,9 @@ namespace reprise::detail {
 class Counters {
  public:
   void add(int64_t bytes) {
-    raise_peak(live_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+    const int64_t live = live_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    raise(peak_, live);
+    raise(recent_peak_, live);
     allocations_.fetch_add(1, std::memory_order_relaxed);
   }
 
@@ -24,19 +26,15 @@ class Counters {
   }
 
   /// Makes the peak at least `bytes`.
-  void raise_peak(int64_t bytes) {
-    int64_t peak = peak_.load(std::memory_order_relaxed);
-    while (peak < bytes && !peak_.compare_exchange_weak(peak, bytes, std::memory_order_relaxed)) {
-    }
-  }
+  void raise_peak(int64_t bytes) { raise(peak_, bytes); }
 
   /// Starts a new peak at the present live bytes; returns the old one. An allocation that another
   /// thread makes meanwhile is in the old peak, in the new one, or in both; never in neither.
-  int64_t reset_peak() {
-    const int64_t old = peak_.exchange(live(), std::memory_order_relaxed);
-    raise_peak(live());
-    return old;
-  }
+  int64_t reset_peak() { return restart(peak_); }
+
+  /// A second peak, which the library may start anew while its user measures with the first.
+  int64_t recent_peak() const { return recent_peak_.load(std::memory_order_relaxed); }
+  void reset_recent_peak() { restart(recent_peak_); }
 
   int64_t live() const { return live_.load(std::memory_order_relaxed); }
   int64_t peak() const { return peak_.load(std::memory_order_relaxed); }
@@ -54,9 +52,22 @@ class Counters {
   }
 
  private:
+  static void raise(std::atomic<int64_t>& peak, int64_t bytes) {
+    int64_t old = peak.load(std::memory_order_relaxed);
+    while (old < bytes && !peak.compare_exchange_weak(old, bytes, std::memory_order_relaxed)) {
+    }
+  }
+
+  int64_t restart(std::atomic<int64_t>& peak) {
+    const int64_t old = peak.exchange(live(), std::memory_order_relaxed);
+    raise(peak, live());
+    return old;
+  }
+
   // One cache line for all: every allocation touches most of them.
   alignas(64) std::atomic<int64_t> live_{0};
   std::atomic<int64_t> peak_{0};
+  std::atomic<int64_t> recent_peak_{0};
   std::atomic<int64_t> allocations_{0};
   std::atomic<int64_t> freed_{0};
 };

@@ -11,10 +11,11 @@
 
 namespace reprise::detail {
 
-/// What one region has dropped, for as long as this lives. Thread-safe in what it shares.
+/// What one region has dropped. Begins before the region's forward pass, and lives as long as
+/// something may come back. Thread-safe in what it shares.
 class DroppedBytes {
  public:
-  DroppedBytes() = default;
+  DroppedBytes();
   ~DroppedBytes() { set(0, device_); }
   DroppedBytes(const DroppedBytes&) = delete;
   DroppedBytes& operator=(const DroppedBytes&) = delete;
@@ -22,8 +23,9 @@ class DroppedBytes {
   void set(int64_t bytes, c10::Device device);
   int64_t bytes() const { return bytes_; }
 
-  /// To be asked before a replay: whether memory has never stood clearly higher than now, since the
-  /// peak was last reset. If it has, what was dropped was away while it did.
+  /// To be asked before a replay: whether memory has never stood clearly higher than now, since a
+  /// region began while nothing was dropped. (On an accelerator, since its peak was last reset:
+  /// there is but one.) If it has, what was dropped was away while it did.
   bool memory_is_at_its_peak() const;
 
   /// To be asked when a replay that began at the peak has brought back `bytes_back` at once:
