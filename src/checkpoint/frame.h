@@ -36,7 +36,6 @@ class Frame : public std::enable_shared_from_this<Frame> {
 
   /// What the first run is watched for.
   DrawLog& draws() { return draws_; }
-  bool preserves_rng() const { return rng_.has_value(); }
   std::vector<std::string>& trace() { return trace_; }
 
   /// Makes a slot in the place of a tensor that the first run saves.

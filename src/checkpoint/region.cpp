@@ -26,8 +26,10 @@ bool region_active(const CheckpointOptions& options) {
 // Members in the order of their beginning.
 struct RegionScope::State {
   State(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call)
-      : frame(std::make_shared<Frame>(options, std::move(call))),
-        draws(frame->draws(), frame->preserves_rng()) {
+      : frame(std::make_shared<Frame>(options, std::move(call))) {
+    if (options.preserve_rng() || options.restore_buffers()) {
+      draws.emplace(frame->draws(), options.preserve_rng());
+    }
     if (options.debug()) trace.emplace(frame->trace());
     if (options.determinism() == Determinism::values) observer.emplace();
     if (options.forward_context()) context = options.forward_context()();
@@ -36,7 +38,7 @@ struct RegionScope::State {
   ~State() { hooks.reset(), frame->end_first_run(); }
 
   const std::shared_ptr<Frame> frame;
-  const DrawRecorder draws;
+  std::optional<DrawRecorder> draws;
   std::optional<OperatorTrace> trace;
   std::optional<OperatorObserver> observer;
   std::shared_ptr<void> context;

@@ -52,11 +52,11 @@ void Tape::count_readers() {
   }
 }
 
-void Tape::count_waiting(int64_t task) {
-  task_ = task;
+void Tape::count_waiting(int64_t pass) {
+  pass_ = pass;
   // What this backward pass does not come to ask for (a partial gradient) must not outlive it.
-  on_pass_end([tape = weak_from_this(), task] {
-    if (const auto alive = tape.lock()) alive->end_waiting(task);
+  on_pass_end([tape = weak_from_this(), pass] {
+    if (const auto alive = tape.lock()) alive->end_waiting(pass);
   });
   for (Value& value : values_) {
     value.waiting = 0;
@@ -74,15 +74,15 @@ void Tape::count_waiting(int64_t task) {
     if (node.needed && runs) {
       for_each_input(node, [&](ValueId input) { ++values_[input].waiting; });
     } else {
-      node.ran_in = task;  // nothing to run it for
+      node.ran_in = pass;  // nothing to run it for
     }
   }
 }
 
-void Tape::end_waiting(int64_t task) {
+void Tape::end_waiting(int64_t pass) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  if (task_ != task) return;
-  task_ = kNone;
+  if (pass_ != pass) return;
+  pass_ = kNoPass;
   for (Value& value : values_) value.cached = c10::Storage();
 }
 
@@ -114,13 +114,13 @@ void Tape::drop_waiting(ValueId first) {
     value.cached = c10::Storage();
     if (value.producer == kNone) continue;
     Node& node = nodes_[value.producer];
-    if (!node.needed || node.ran_in == task_) continue;  // it has given up its inputs already
+    if (!node.needed || node.ran_in == pass_) continue;  // it has given up its inputs already
     bool waited_for = false;
     for_each_product(node, value.producer, values_, [&](ValueId product) {
       waited_for |= values_[product].waiting > 0 && !values_[product].is_kept();
     });
     if (waited_for) continue;
-    node.ran_in = task_;  // it need not run any more
+    node.ran_in = pass_;  // it need not run any more
     for_each_input(node, [&](ValueId input) { dropped.push_back(input); });
   }
 }
@@ -137,7 +137,7 @@ void Tape::release_ticket(std::size_t index) {
   Ticket& ticket = tickets_[index];
   ticket.alive = false;
   if (!sealed_) return;
-  if (task_ != kNone && ticket.served_in != task_) drop_waiting(ticket.value);
+  if (pass_ != kNoPass && ticket.served_in != pass_) drop_waiting(ticket.value);
   drop_reader(ticket.value);
 }
 

@@ -13,6 +13,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "tape/encode.h"
+#include "torch/backward_pass.h"
 #include "torch/geometry.h"
 #include "torch/operator_info.h"
 #include "torch/rng.h"
@@ -109,8 +110,8 @@ struct Node {
   int64_t invocation = 0;
   int32_t module = 0;  // index into Tape::names_
   bool grad_mode = true;
-  bool needed = true;      // something that depends on it may be asked for
-  int64_t ran_in = kNone;  // the last backward pass that has run it
+  bool needed = true;        // something that depends on it may be asked for
+  int64_t ran_in = kNoPass;  // the last backward pass that has run it
 };
 
 }  // namespace reprise::detail

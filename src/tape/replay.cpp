@@ -40,14 +40,14 @@ struct Tape::Local {
 at::Tensor Tape::bring_back(std::size_t index) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   Ticket& ticket = tickets_[index];
-  if (is_group(current_pass()) && ticket.served_in == current_pass()) {
+  const int64_t pass = current_pass();
+  if (is_group(pass) && ticket.served_in == pass) {
     throw Error(
         "two backward passes of one execution group want the same saved tensor, of " +
             (options_.label.empty() ? "a scope" : "'" + options_.label + "'"),
         "let the passes of a group want different tensors, or run one of them outside of it");
   }
-  const int64_t task = current_pass();
-  if (sealed_ && task != kNoPass && task != task_) count_waiting(task);
+  if (sealed_ && pass != kNoPass && pass != pass_) count_waiting(pass);
   // Before the scope has ended, a backward pass inside it: what is latest now is what is asked for.
   const ValueId value = sealed_ ? ticket.value : storages_[ticket.storage].versions.back();
 
@@ -56,12 +56,12 @@ at::Tensor Tape::bring_back(std::size_t index) {
   if (!storage) storage = alive_elsewhere(value);
   if (!storage) {
     const bool look = !savings_known_ && dropped_.memory_is_at_its_peak();
-    storage = replay(value, task);
-    if (look && counts_waiting(task)) look_at_savings(value);
-    savings_known_ = savings_known_ || counts_waiting(task);
+    storage = replay(value, pass);
+    if (look && counts_waiting(pass)) look_at_savings(value);
+    savings_known_ = savings_known_ || counts_waiting(pass);
   }
-  if (counts_waiting(task) && ticket.served_in != task) {
-    ticket.served_in = task;
+  if (counts_waiting(pass) && ticket.served_in != pass) {
+    ticket.served_in = pass;
     drop_waiting(value);
   }
   return ticket.geometry.on(storage);
@@ -135,7 +135,7 @@ std::vector<NodeId> Tape::closure(ValueId target, Locals& locals) {
   return nodes;
 }
 
-c10::Storage Tape::replay(ValueId target, int64_t task) {
+c10::Storage Tape::replay(ValueId target, int64_t pass) {
   Locals locals;
   const std::vector<NodeId> nodes = closure(target, locals);
   ReplayClock clock;
@@ -143,13 +143,13 @@ c10::Storage Tape::replay(ValueId target, int64_t task) {
   const NumericsReplay numerics(numerics_);
   for (const NodeId id : nodes) {
     Node& node = nodes_[id];
-    run_again(node, id, locals, task);
+    run_again(node, id, locals, pass);
     for_each_input(node, [&](ValueId input) {
       Local& local = locals[input];
       if (--local.reads == 0) local.storage = c10::Storage();
     });
-    if (counts_waiting(task) && node.ran_in != task) {
-      node.ran_in = task;
+    if (counts_waiting(pass) && node.ran_in != pass) {
+      node.ran_in = pass;
       for_each_input(node, [&](ValueId input) { drop_waiting(input); });
     }
   }
@@ -157,7 +157,7 @@ c10::Storage Tape::replay(ValueId target, int64_t task) {
   return locals[target].storage;
 }
 
-void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t task) {
+void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t pass) {
   c10::SmallVector<c10::Storage, 1> written;
   for (const Write& write : node.writes) written.push_back(place_to_write(write, locals));
 
@@ -207,7 +207,7 @@ void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t task) 
       local->second.made_here = true;
     }
     Value& value = values_[product];
-    if (counts_waiting(task) && value.waiting > 0 && !value.is_kept()) value.cached = storage;
+    if (counts_waiting(pass) && value.waiting > 0 && !value.is_kept()) value.cached = storage;
   };
   for (std::size_t w = 0; w < node.writes.size(); ++w) {
     const ValueId after = node.writes[w].after;
@@ -267,7 +267,9 @@ void Tape::check_geometry(const Node& node, const Geometry& expected,
 }
 
 // Waiting is counted for one backward pass at a time, and only once the scope has ended.
-bool Tape::counts_waiting(int64_t task) const { return sealed_ && task != kNone && task == task_; }
+bool Tape::counts_waiting(int64_t pass) const {
+  return sealed_ && pass != kNoPass && pass == pass_;
+}
 
 std::string Tape::describe(const Node& node) const {
   const std::string& module = names_[node.module];

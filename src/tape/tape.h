@@ -97,7 +97,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
     ValueId value = kNone;  // known once sealed
     Geometry geometry;
     bool alive = true;
-    int64_t served_in = kNone;  // the last backward pass that has had it
+    int64_t served_in = kNoPass;  // the last backward pass that has had it
   };
 
   // tape.cpp: recording
@@ -130,8 +130,8 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
 
   // demand.cpp: who still needs what
   void count_readers();
-  void count_waiting(int64_t task);
-  void end_waiting(int64_t task);
+  void count_waiting(int64_t pass);
+  void end_waiting(int64_t pass);
   void drop_reader(ValueId value);
   void drop_waiting(ValueId value);
   void forget(Node& node);
@@ -146,14 +146,14 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   c10::Storage available(ValueId value);
   c10::Storage alive_elsewhere(ValueId value) const;
   bool changed_since_seal(const StorageRecord& record) const;
-  c10::Storage replay(ValueId target, int64_t task);
+  c10::Storage replay(ValueId target, int64_t pass);
   std::vector<NodeId> closure(ValueId target, Locals& locals);
-  void run_again(const Node& node, NodeId id, Locals& locals, int64_t task);
+  void run_again(const Node& node, NodeId id, Locals& locals, int64_t pass);
   c10::Storage place_to_write(const Write& write, Locals& locals);
   static uint64_t fingerprint_of(const at::Tensor& sparse);
   void check_opaque(const Node& node, const TensorRef& ref) const;
   void check_geometry(const Node& node, const Geometry& expected, const at::Tensor& tensor) const;
-  bool counts_waiting(int64_t task) const;
+  bool counts_waiting(int64_t pass) const;
   std::string describe(const Node& node) const;
 
   const std::shared_ptr<Decider> decider_;
@@ -180,7 +180,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   DroppedBytes dropped_;
   bool savings_known_ = false;  // whether dropping was of any use
   bool sealed_ = false;
-  int64_t task_ = kNone;  // the backward pass that Value::waiting is counted for
+  int64_t pass_ = kNoPass;  // the backward pass that Value::waiting is counted for
 };
 
 }  // namespace reprise::detail

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
+#include <c10/util/ScopeExit.h>
 
 #include "torch/below_autograd.h"
 #include "torch/geometry.h"
@@ -29,7 +29,7 @@ struct BufferGuard::State {
   std::unordered_map<const void*, c10::Storage> existing;  // kept, so that no address is used again
   std::unordered_set<const void*> saved;
   std::vector<Written> written;
-  bool record_function_before = false;
+  const at::RecordFunctionGuard observers_on;
 
   void see(const at::Tensor& tensor) {
     const void* address = tensor.storage().unsafeGetStorageImpl();
@@ -59,8 +59,8 @@ struct BufferWatch {
   template <class Work>
   void for_each_guard(Work&& work) {
     busy = true;
+    const auto done = c10::make_scope_exit([this] { busy = false; });
     for (BufferGuard* guard : guards) work(*guard->state_);
-    busy = false;
   }
 };
 
@@ -80,16 +80,6 @@ void visit_plain_tensors(const Values& values, Visit&& visit) {
   }
 }
 
-const OperatorInfo* info_of(const at::RecordFunction& call) {
-  thread_local std::unordered_map<const char*, const OperatorInfo*> known;
-  const auto [entry, fresh] = known.try_emplace(call.name(), nullptr);
-  if (!fresh) return entry->second;
-  const auto name = call.operator_name();
-  const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
-  if (op) entry->second = &operator_info(*op);
-  return entry->second;
-}
-
 void save_written(BufferGuard::State& state, const OperatorInfo& info,
                   c10::ArrayRef<const c10::IValue> inputs) {
   const auto save = [&](int argument) {
@@ -102,7 +92,7 @@ void save_written(BufferGuard::State& state, const OperatorInfo& info,
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
   if (watch.busy) return nullptr;
   const auto inputs = call.inputs();
-  const OperatorInfo* info = info_of(call);
+  const OperatorInfo* info = called_operator(call);
   const bool outermost = watch.depth++ == 0;
   watch.for_each_guard([&](BufferGuard::State& state) {
     if (outermost) visit_plain_tensors(inputs, [&](const at::Tensor& t) { state.see(t); });
@@ -124,8 +114,6 @@ void on_end(const at::RecordFunction& call, at::ObserverContext*) {
 }  // namespace
 
 BufferGuard::BufferGuard() : state_(std::make_unique<State>()) {
-  state_->record_function_before = at::isRecordFunctionEnabled();
-  at::enableRecordFunction(true);
   if (watch.guards.empty()) {
     watch.handle = at::addThreadLocalCallback(at::RecordFunctionCallback(on_start, on_end)
                                                   .scopes({at::RecordScope::FUNCTION})
@@ -139,7 +127,6 @@ BufferGuard::BufferGuard() : state_(std::make_unique<State>()) {
 BufferGuard::~BufferGuard() {
   watch.guards.pop_back();
   if (watch.guards.empty()) at::removeCallback(watch.handle);
-  at::enableRecordFunction(state_->record_function_before);
   watch.busy = true;
   const BelowAutograd below;
   for (auto entry = state_->written.rbegin(); entry != state_->written.rend(); ++entry) {

@@ -2,11 +2,6 @@
 #include "torch/draws.h"
 
 #include <memory>
-#include <mutex>
-#include <unordered_map>
-
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/record_function.h>
 
 #include "torch/operator_info.h"
 
@@ -22,25 +17,6 @@ struct Watch {
 
 thread_local Watch watch;
 
-struct Effects {
-  bool draws = false;
-  bool writes = false;
-};
-
-Effects effects_of(const at::RecordFunction& call) {
-  thread_local std::unordered_map<const char*, Effects> known;
-  const auto [entry, fresh] = known.try_emplace(call.name());
-  if (fresh) {
-    const auto name = call.operator_name();
-    const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
-    if (op) {
-      const OperatorInfo& info = operator_info(*op);
-      entry->second = {info.draws, !info.writes.empty() || !info.hidden_writes.empty()};
-    }
-  }
-  return entry->second;
-}
-
 /// The scopes that see a draw: from the innermost player inwards.
 std::size_t first_in_force() {
   for (std::size_t i = watch.scopes.size(); i > 0; --i) {
@@ -53,11 +29,12 @@ std::size_t first_in_force() {
 struct Drawing final : at::ObserverContext {};
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
-  const Effects effects = effects_of(call);
-  if (effects.writes) {
+  const OperatorInfo* op = called_operator(call);
+  if (op == nullptr) return nullptr;
+  if (!op->writes.empty() || !op->hidden_writes.empty()) {
     for (DrawScope* scope : watch.scopes) scope->note_write();
   }
-  if (!effects.draws) return nullptr;
+  if (!op->draws) return nullptr;
   if (watch.depth++ == 0) {
     watch.lock.lock();
     for (std::size_t i = first_in_force(); i < watch.scopes.size(); ++i) {
@@ -77,8 +54,7 @@ void on_end(const at::RecordFunction&, at::ObserverContext* context) {
 
 }  // namespace
 
-DrawScope::DrawScope() : record_function_before_(at::isRecordFunctionEnabled()) {
-  at::enableRecordFunction(true);
+DrawScope::DrawScope() {
   if (watch.scopes.empty()) {
     watch.handle = at::addThreadLocalCallback(
         at::RecordFunctionCallback(on_start, on_end).scopes({at::RecordScope::FUNCTION}));
@@ -89,7 +65,6 @@ DrawScope::DrawScope() : record_function_before_(at::isRecordFunctionEnabled()) 
 DrawScope::~DrawScope() {
   watch.scopes.pop_back();
   if (watch.scopes.empty()) at::removeCallback(watch.handle);
-  at::enableRecordFunction(record_function_before_);
 }
 
 void DrawRecorder::before_draw(const char* op) {

@@ -4,6 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include <ATen/record_function.h>
+
 #include "torch/rng.h"
 
 // Random draws, one by one. The state of a generator at the start of a piece of work does not tell
@@ -40,7 +42,7 @@ class DrawScope {
   DrawScope();
 
  private:
-  bool record_function_before_;
+  const at::RecordFunctionGuard observers_on_;
 };
 
 /// Notes this thread's draws while it lives, with the states before them if asked to, and whether

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -118,6 +119,16 @@ const OperatorInfo& operator_info(const c10::OperatorHandle& op) {
   if (!info) info = examine(op);
   seen.emplace(key, info.get());
   return *info;
+}
+
+const OperatorInfo* called_operator(const at::RecordFunction& call) {
+  thread_local std::unordered_map<const char*, const OperatorInfo*> seen;
+  const auto [entry, fresh] = seen.try_emplace(call.name(), nullptr);
+  if (!fresh) return entry->second;
+  const auto name = call.operator_name();
+  const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
+  if (op) entry->second = &operator_info(*op);
+  return entry->second;
 }
 
 }  // namespace reprise::detail

@@ -6,6 +6,9 @@
 
 #include <ATen/core/stack.h>
 
+namespace at {
+struct RecordFunction;
+}
 namespace c10 {
 class OperatorHandle;
 }
@@ -46,5 +49,9 @@ struct OperatorInfo {
 
 /// The facts about `op`; the same object for the same operator, for ever. Thread-safe.
 const OperatorInfo& operator_info(const c10::OperatorHandle& op);
+
+/// The same for an operator that an observer of LibTorch was called for; null for other functions.
+/// `call.name()` must live as long as the process, as the names of operators do.
+const OperatorInfo* called_operator(const at::RecordFunction& call);
 
 }  // namespace reprise::detail

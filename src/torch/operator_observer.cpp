@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "torch/operator_observer.h"
 
+#include <algorithm>
 #include <vector>
-
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/record_function.h>
 
 #include "torch/operator_info.h"
 
@@ -45,23 +43,14 @@ OperatorObserver::~OperatorObserver() {
 int64_t OperatorObserver::count() const { return watch.operators - start_; }
 
 bool running_operator_updates_statistics() {
-  if (watch.running.empty()) return false;
-  const auto name = watch.running.back()->operator_name();
-  const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
-  return op && !operator_info(*op).hidden_writes.empty();
+  const OperatorInfo* op = watch.running.empty() ? nullptr : called_operator(*watch.running.back());
+  return op != nullptr && !op->hidden_writes.empty();
 }
 
 bool running_operator_fills_arguments() {
-  if (watch.running.empty()) return false;
-  const auto name = watch.running.back()->operator_name();
-  const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
-  if (!op) return false;
-  const auto& arguments = op->schema().arguments();
-  for (std::size_t i = 1; i < arguments.size(); ++i) {
-    const auto* alias = arguments[i].alias_info();
-    if (alias && alias->isWrite()) return true;
-  }
-  return false;
+  const OperatorInfo* op = watch.running.empty() ? nullptr : called_operator(*watch.running.back());
+  return op != nullptr && std::any_of(op->writes.begin(), op->writes.end(),
+                                      [](int argument) { return argument > 0; });
 }
 
 }  // namespace reprise::detail

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include <ATen/record_function.h>
+
 // Watches the operators that are called on this thread, through LibTorch's observer: unlike a
 // dispatch mode it does not change how they are dispatched, and so not a bit of their results.
 
@@ -21,6 +23,7 @@ class OperatorObserver {
   int64_t count() const;
 
  private:
+  const at::RecordFunctionGuard observers_on_;
   int64_t start_;
 };
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <ATen/core/Tensor.h>
-#include <ATen/record_function.h>
 
 namespace reprise::detail {
 namespace {

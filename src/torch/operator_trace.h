@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <ATen/record_function.h>
+
 namespace reprise::detail {
 
 /// While it lives, notes this thread's operators with their arguments, one line each, without those
@@ -17,6 +19,7 @@ class OperatorTrace {
   OperatorTrace& operator=(const OperatorTrace&) = delete;
 
  private:
+  const at::RecordFunctionGuard observers_on_;
   std::vector<std::string>* const outer_lines_;
   const int outer_depth_;
 };
