@@ -66,6 +66,7 @@ PUBLIC_ROOMS = {
     "stats.h": "meter",
     "detail/bound_call.h": "checkpoint",
     "detail/checkpointed_module.h": "checkpoint",
+    "detail/reentrant.h": "checkpoint",
     "detail/region.h": "checkpoint",
     "budget.h": "budget",
     "amp.h": "amp",

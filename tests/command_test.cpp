@@ -164,6 +164,24 @@ TEST(Command, compare_prints_a_table_and_writes_the_same_as_json) {
   EXPECT_EQ(folder.entries(), 1);
 }
 
+TEST(Command, compare_tells_where_regions_do_not_preserve_their_draws) {
+  const TempFolder folder;
+  const Outcome outcome =
+      run("compare blocks --width 16 --threads 1 --steps 2 --dropout 0.5 --regions --strategies "
+          "checkpoint,checkpoint+no_rng --json " +
+          folder.path("r.json"));
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("note: checkpoint+no_rng does not preserve"),
+                                 HasSubstr("\ncheckpoint, in one step\n"), HasSubstr("\nlayer 4")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("differ from plain's: checkpoint+no_rng\n"),
+                                 HasSubstr("leave '+no_rng' out")));
+  const auto rows = nlohmann::json::parse(tests::read_file(folder.path("r.json")))["rows"];
+  EXPECT_EQ(rows[1]["regions"][0]["preserves_rng"], true);
+  EXPECT_EQ(rows[1]["grads_bit_equal"], true);
+  EXPECT_EQ(rows[2]["regions"][0]["preserves_rng"], false);
+  EXPECT_EQ(rows[2]["grads_bit_equal"], false);
+}
+
 TEST(Command, compare_digits_is_plain_and_checkpoint_by_default) {
   const Outcome outcome = run("compare digits --hidden 16,16,16 --steps 2 --threads 1");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -194,7 +212,8 @@ TEST(Command, train_prints_the_same_losses_under_both_strategies) {
 TEST(Command, train_writes_json) {
   const TempFolder folder;
   const Outcome outcome =
-      run("train digits --hidden 16,16 --threads 1 --steps 3 --until-loss 0.001 --json " +
+      run("train digits --hidden 16,16 --threads 1 --steps 3 --until-loss 0.001 --regions "
+          "--strategy checkpoint --json " +
           folder.path("r.json"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("0.001 was not reached"));
@@ -203,6 +222,9 @@ TEST(Command, train_writes_json) {
   EXPECT_EQ(json["max_steps"], 3);
   EXPECT_EQ(json["log"].size(), 2);
   EXPECT_EQ(json["quality_name"], "accuracy");
+  EXPECT_EQ(json["regions"][0]["name"], "layers 0-1");
+  EXPECT_EQ(json["regions"][0]["replays"], 3);
+  EXPECT_THAT(outcome.out, HasSubstr("\nlayers 0-1 "));
 }
 
 TEST(Command, doctor_finds_everything_and_says_so) {

@@ -20,6 +20,7 @@ namespace reprise::workloads {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 const char* const kStrategies =
     "plain,checkpoint,sequential:2,sequential:3,segments:2,layers:2,4,layers:0-2,every:2";
@@ -81,6 +82,46 @@ TEST(Compare, tape_strategies_have_identical_gradients_on_every_workload) {
   options.dropout = 0.3;
   expect_identical("blocks", options, strategies, 3);
   expect_identical("gpt", options, strategies + ",checkpoint,attention,ffn,segments:3", 3);
+}
+
+TEST(Compare, options_of_regions_change_no_gradient) {
+  WorkloadOptions options;
+  options.layers = 3;
+  options.width = 32;
+  options.batch = 4;
+  options.context = 16;
+  options.dropout = 0.3;
+  const std::string strategies =
+      "plain,checkpoint+operators,checkpoint+reentrant,segments:2+reentrant,every:2+operators";
+  expect_identical("blocks", options, strategies, 3);
+  expect_identical("gpt", options, strategies + ",ffn+operators,attention+reentrant", 3);
+}
+
+TEST(Compare, reports_what_the_regions_did_in_one_step) {
+  const tests::OneThread quick;
+  WorkloadOptions options;
+  options.layers = 4;
+  options.width = 32;
+  const auto workload = make_workload("blocks", options);
+  const Comparison comparison =
+      compare_steps(*workload, "segments:3,every:2+no_rng,tape:full,checkpoint+reentrant", 1);
+  EXPECT_THAT(comparison.rows[0].regions, IsEmpty());
+  const auto names = [](const StrategyRow& row) {
+    std::vector<std::string> names;
+    for (const RegionStats& region : row.regions) {
+      names.push_back(region.name);
+      EXPECT_EQ(region.runs, 1) << region.name;
+      EXPECT_GE(region.replays, 1) << region.name;
+      EXPECT_EQ(region.preserves_rng, row.strategy != "every:2+no_rng") << region.name;
+      EXPECT_EQ(region.dropped_known, row.strategy != "checkpoint+reentrant") << region.name;
+      EXPECT_TRUE(!region.dropped_known || region.dropped_bytes > 0) << region.name;
+    }
+    return names;
+  };
+  EXPECT_THAT(names(comparison.rows[1]), ElementsAre("layer 3", "layers 0-2"));
+  EXPECT_THAT(names(comparison.rows[2]), ElementsAre("layer 1", "layer 3"));
+  EXPECT_THAT(names(comparison.rows[3]), ElementsAre("tape:full"));
+  EXPECT_THAT(names(comparison.rows[4]), ElementsAre("layer 0", "layer 1", "layer 2", "layer 3"));
 }
 
 TEST(Compare, reports_what_each_strategy_holds_and_runs_again) {

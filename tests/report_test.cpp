@@ -45,6 +45,10 @@ Comparison example() {
   other.segments = 3;
   other.recomputed_ops = 4321;
   other.quality = 0.5;
+  other.regions.resize(2);
+  other.regions[0].dropped_bytes = 64;
+  other.regions[1].dropped_known = false;
+  other.regions[1].preserves_rng = false;
   comparison.rows = {plain, other};
   return comparison;
 }
@@ -76,13 +80,16 @@ TEST(ComparisonJson, has_the_fields_of_the_schema_in_its_order) {
   EXPECT_EQ(json["schema"], 1);
   EXPECT_EQ(json["parameters"], 1234567);
   ASSERT_EQ(json["rows"].size(), 2);
-  EXPECT_THAT(
-      keys_of(json["rows"][0]),
-      ElementsAre("strategy", "peak_bytes", "held_bytes", "memory_ratio", "rss_peak_bytes",
-                  "step_ms_median", "step_ms_min", "time_ratio", "samples_per_second", "loss",
-                  "quality", "grads_bit_equal", "max_abs_grad_diff", "segments",
-                  "longest_segment_layers", "recomputed_ops", "recomputed_ms", "offloaded_bytes",
-                  "rng_preserved", "budget_bytes", "predicted_peak_bytes", "predicted_step_ms"));
+  EXPECT_THAT(keys_of(json["rows"][0]),
+              ElementsAre("strategy", "peak_bytes", "held_bytes", "memory_ratio", "rss_peak_bytes",
+                          "step_ms_median", "step_ms_min", "time_ratio", "samples_per_second",
+                          "loss", "quality", "grads_bit_equal", "max_abs_grad_diff", "segments",
+                          "longest_segment_layers", "recomputed_ops", "recomputed_ms",
+                          "offloaded_bytes", "rng_preserved", "budget_bytes",
+                          "predicted_peak_bytes", "predicted_step_ms", "regions"));
+  EXPECT_THAT(keys_of(json["rows"][1]["regions"][0]),
+              ElementsAre("name", "runs", "replays", "milliseconds", "dropped_bytes",
+                          "preserves_rng", "saves_nothing"));
 }
 
 TEST(ComparisonJson, writes_what_is_absent_or_not_finite_as_null) {
@@ -94,6 +101,10 @@ TEST(ComparisonJson, writes_what_is_absent_or_not_finite_as_null) {
   EXPECT_EQ(rows[1]["grads_bit_equal"], false);
   EXPECT_TRUE(rows[1]["loss"].is_null());
   EXPECT_TRUE(rows[1]["max_abs_grad_diff"].is_null());
+  EXPECT_EQ(rows[0]["regions"].size(), 0);
+  EXPECT_EQ(rows[1]["regions"][0]["dropped_bytes"], 64);
+  EXPECT_TRUE(rows[1]["regions"][1]["dropped_bytes"].is_null());
+  EXPECT_EQ(rows[1]["regions"][1]["preserves_rng"], false);
 }
 
 TEST(ComparisonJson, survives_any_text) {
@@ -112,7 +123,7 @@ TEST(TrainingJson, has_settings_log_and_end) {
               ElementsAre("schema", "workload", "strategy", "device", "libtorch", "threads", "seed",
                           "parameters", "max_steps", "until_loss", "log_every", "base_bytes", "log",
                           "steps", "loss", "reached_loss", "quality", "quality_name", "peak_bytes",
-                          "total_peak_bytes", "seconds"));
+                          "total_peak_bytes", "seconds", "regions"));
   EXPECT_TRUE(json["max_steps"].is_null());
   EXPECT_EQ(json["until_loss"], 0.5);
   EXPECT_TRUE(json["quality_name"].is_null());
@@ -126,7 +137,8 @@ TEST(ComparisonTable, is_aligned_and_has_units) {
   std::istringstream text(to_table(example()));
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(line);
-  ASSERT_EQ(lines.size(), 6);
+  ASSERT_EQ(lines.size(), 8);
+  EXPECT_THAT(lines[7], HasSubstr("note: segments:5 does not preserve random draws"));
   EXPECT_THAT(lines[0],
               AllOf(HasSubstr("blocks on cpu"), HasSubstr("2 threads"), HasSubstr("10 steps")));
   EXPECT_THAT(lines[1], AllOf(HasSubstr("1,234,567 parameters"), HasSubstr("3.00 MiB")));

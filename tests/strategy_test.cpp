@@ -34,7 +34,8 @@ std::string message_of(const std::function<void()>& act) {
 TEST(StrategyGrammar, reads_every_word_and_keeps_what_was_written) {
   for (const char* text :
        {"plain", "checkpoint", "sequential:1", "sequential:12", "segments:5", "layers:10,20,30",
-        "layers:4", "layers:0-11", "layers:3-3", "every:2", "every:9223372036854775807"}) {
+        "layers:4", "layers:0-11", "layers:3-3", "every:2", "every:9223372036854775807",
+        "checkpoint+operators", "segments:5+reentrant+no_rng", "layers:1,2+no_rng"}) {
     EXPECT_EQ(parse_strategy(text).text, text);
   }
 }
@@ -81,6 +82,25 @@ TEST(StrategyGrammar, rejects_bad_words_and_numbers_with_the_grammar_as_hint) {
     EXPECT_THAT(message, HasSubstr("\nhint: ")) << "'" << text << "'";
     EXPECT_THAT(message, HasSubstr("segments:S")) << "'" << text << "'";
   }
+}
+
+TEST(StrategyGrammar, options_of_regions_follow_on_a_plus) {
+  EXPECT_EQ(parse_strategy("checkpoint").region.variant(), Variant::non_reentrant);
+  EXPECT_EQ(parse_strategy("ffn+operators").region.replay(), Replay::operators);
+  const CheckpointOptions region = parse_strategy("segments:5+reentrant+no_rng").region;
+  EXPECT_EQ(region.variant(), Variant::reentrant);
+  EXPECT_FALSE(region.preserve_rng());
+  const auto expect = [](const std::string& text, const std::string& words) {
+    const std::string message = message_of([&] { parse_strategy(text); });
+    EXPECT_THAT(message, HasSubstr(words)) << message;
+    EXPECT_THAT(message, HasSubstr("\nhint: ")) << message;
+  };
+  expect("plain+operators", "has no regions");
+  expect("tape:full+no_rng", "has no regions");
+  expect("checkpoint+", "unknown option '+'");
+  expect("checkpoint+operator", "did you mean 'operators'?");
+  expect("checkpoint+operators+no_rng", "does not go with Replay::operators");
+  expect("checkpoint+operators+reentrant", "does not go with Replay::operators");
 }
 
 TEST(StrategyGrammar, names_the_nearest_word) {
@@ -187,7 +207,7 @@ TEST(RunParts, runs_again_only_the_part_that_is_named) {
   };
   const std::vector<LayerPart> parts{{"attention", part(0)}, {"ffn", part(1)}};
   const torch::Tensor x = torch::full({3}, 0.5, torch::requires_grad());
-  run_parts(parse_strategy("ffn"), parts, x).sum().backward();
+  run_parts(parse_strategy("ffn"), parts, 3, x).sum().backward();
   EXPECT_THAT(calls, ElementsAre(1, 2));
 }
 

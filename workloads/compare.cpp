@@ -70,10 +70,12 @@ void add_step(Contestant& contestant, const MeasuredStep& step, const StepResult
 // In a step of its own, as counting operators takes time.
 void count_replays(Workload& workload, Contestant& contestant) {
   const ReplayCounter counter;
+  const RegionReport report;
   measure_step(workload, contestant.strategy, 0);
   const ReplayStats stats = counter.stats();
   contestant.row.recomputed_ops = stats.operators;
   contestant.row.recomputed_ms = stats.milliseconds;
+  contestant.row.regions = report.regions();
 }
 
 double median(std::vector<double> values) {

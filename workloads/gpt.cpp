@@ -112,8 +112,9 @@ Gpt::Gpt(const WorkloadOptions& options)
                                       options.dropout.value_or(0.1));
   model_->to(options.device);
   for (const auto& parts : model_->layers()) {
+    const auto layer = static_cast<int64_t>(layers_.size());
     layers_.emplace_back(
-        [this, &parts](const Tensor& x) { return run_parts(strategy_, parts, x); });
+        [this, &parts, layer](const Tensor& x) { return run_parts(strategy_, parts, layer, x); });
   }
 }
 

@@ -112,6 +112,43 @@ const std::vector<Word>& words() {
   return kWords;
 }
 
+struct Modifier {
+  std::string name;
+  void (*set)(CheckpointOptions& region);
+};
+
+const std::vector<Modifier>& modifiers() {
+  static const std::vector<Modifier> kModifiers = {
+      {"operators", [](CheckpointOptions& region) { region.replay(Replay::operators); }},
+      {"reentrant", [](CheckpointOptions& region) { region.variant(Variant::reentrant); }},
+      {"no_rng", [](CheckpointOptions& region) { region.preserve_rng(false); }},
+  };
+  return kModifiers;
+}
+
+// `parts` are the strategy without modifiers, then the modifiers.
+CheckpointOptions parse_modifiers(const std::string& text, const std::vector<std::string>& parts,
+                                  const StrategyKind& kind) {
+  CheckpointOptions region;
+  if (parts.size() == 1) return region;
+  if (std::holds_alternative<Plain>(kind) || std::holds_alternative<OnTape>(kind)) {
+    bad_value(text, "'" + parts[0] + "' has no regions to which '+" + parts[1] + "' could apply");
+  }
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const auto same = [&](const Modifier& modifier) { return modifier.name == parts[i]; };
+    const auto found = std::find_if(modifiers().begin(), modifiers().end(), same);
+    if (found == modifiers().end()) {
+      std::vector<std::string> names;
+      for (const Modifier& modifier : modifiers()) names.push_back(modifier.name);
+      throw UsageError("strategy '" + text + "': unknown option '+" + parts[i] + "'",
+                       did_you_mean(parts[i], names, "options of regions: " + join(names)));
+    }
+    found->set(region);
+  }
+  region.check();
+  return region;
+}
+
 std::vector<std::string> known_names() {
   std::vector<std::string> names;
   for (const Word& word : words()) names.push_back(word.name);
@@ -121,6 +158,21 @@ std::vector<std::string> known_names() {
 bool is_number(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(),
                                       [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+StrategyKind parse_kind(const std::string& text, const std::string& base) {
+  const std::size_t colon = base.find(':');
+  const std::string name = base.substr(0, colon);
+  for (const Word& word : words()) {
+    if (word.name != name) continue;
+    const bool has_value = colon != std::string::npos;
+    if (!word.parse && has_value) bad_value(text, "'" + name + "' takes no number");
+    if (!word.parse) return word.alone;
+    if (!has_value) bad_value(text, "a number is missing: " + word.usage);
+    return word.parse(text, base.substr(colon + 1));
+  }
+  throw UsageError(text.empty() ? "an empty strategy" : "unknown strategy '" + text + "'",
+                   did_you_mean(name, known_names(), strategy_grammar()));
 }
 
 std::string layers_of(int64_t layers) {
@@ -162,24 +214,17 @@ const std::string& strategy_grammar() {
   static const std::string kGrammar = [] {
     std::vector<std::string> usages;
     for (const Word& word : words()) usages.push_back(word.usage);
-    return "strategies: " + join(usages);
+    std::string options;
+    for (const Modifier& modifier : modifiers()) options += " [+" + modifier.name + "]";
+    return "strategies: " + join(usages) + "; those that checkpoint regions take" + options;
   }();
   return kGrammar;
 }
 
 Strategy parse_strategy(const std::string& text) {
-  const std::size_t colon = text.find(':');
-  const std::string name = text.substr(0, colon);
-  for (const Word& word : words()) {
-    if (word.name != name) continue;
-    const bool has_value = colon != std::string::npos;
-    if (!word.parse && has_value) bad_value(text, "'" + name + "' takes no number");
-    if (!word.parse) return {text, word.alone};
-    if (!has_value) bad_value(text, "a number is missing: " + word.usage);
-    return {text, word.parse(text, text.substr(colon + 1))};
-  }
-  throw UsageError(text.empty() ? "an empty strategy" : "unknown strategy '" + text + "'",
-                   did_you_mean(name, known_names(), strategy_grammar()));
+  const std::vector<std::string> parts = split(text, '+');
+  const StrategyKind kind = parse_kind(text, parts[0]);
+  return {text, kind, parse_modifiers(text, parts, kind)};
 }
 
 std::vector<Strategy> parse_strategies(const std::string& text) {
@@ -241,11 +286,16 @@ std::optional<std::string> part_of(const Strategy& strategy) {
   return only ? std::optional<std::string>(only->name) : std::nullopt;
 }
 
-at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& parts, at::Tensor x) {
+at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& parts, int64_t layer,
+                     at::Tensor x) {
   const auto only = part_of(strategy);
+  const auto region = [&](const LayerPart& part) {
+    return CheckpointOptions(strategy.region)
+        .name("layer " + std::to_string(layer) + ", " + part.name);
+  };
   for (const LayerPart& part : parts) {
     const ModuleScope module(part.name);
-    x = boundary(only == part.name ? checkpoint(part.run, x) : part.run(x), "layer");
+    x = boundary(only == part.name ? checkpoint(region(part), part.run, x) : part.run(x), "layer");
   }
   return x;
 }
@@ -254,14 +304,19 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
                       const std::vector<Segment>& blocks, at::Tensor x) {
   const auto count = static_cast<int64_t>(layers.size());
   const std::vector<Segment> checkpointed = regions(strategy, count, blocks);
-  const auto segmented = [&] { return checkpoint_segments(layers, checkpointed, std::move(x)); };
+  const auto segmented = [&] {
+    return checkpoint_segments(strategy.region, layers, checkpointed, std::move(x));
+  };
   const auto singly = [&] {
     auto next = checkpointed.begin();
     for (int64_t i = 0; i < count; ++i) {
       const bool chosen = next != checkpointed.end() && next->begin == i;
       if (chosen) ++next;
       const ModuleScope module("layers." + std::to_string(i));
-      x = boundary(chosen ? checkpoint(layers[i], x) : layers[i](x));
+      const auto region = [&] {
+        return CheckpointOptions(strategy.region).name("layer " + std::to_string(i));
+      };
+      x = boundary(chosen ? checkpoint(region(), layers[i], x) : layers[i](x));
     }
     return std::move(x);
   };
@@ -272,7 +327,8 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
   };
   return std::visit(Overloaded{
                         [&](const BalancedSegments& kind) {
-                          return checkpoint_sequential(layers, kind.segments, std::move(x));
+                          return checkpoint_sequential(SequentialOptions().region(strategy.region),
+                                                       layers, kind.segments, std::move(x));
                         },
                         [&](const EachBlock&) { return segmented(); },
                         [&](const SizedSegments&) { return segmented(); },

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include <reprise/checkpoint_options.h>
 #include <reprise/policy.h>
 #include <reprise/segments.h>
 
@@ -16,7 +17,8 @@
 
 // Strategies: the words by which the command, tests and benches say what is kept and what is run
 // again. A word comes in; out come the checkpointed regions of a row of layers, and the layers run
-// that way through the library's public functions.
+// that way through the library's public functions. What follows on a plus sets an option of each
+// region: "checkpoint+operators", "segments:5+reentrant+no_rng".
 
 namespace reprise::workloads {
 
@@ -60,6 +62,7 @@ struct LayerPart {
 struct Strategy {
   std::string text;  ///< as it was written
   StrategyKind kind;
+  CheckpointOptions region = {};  ///< of each checkpointed region
   bool is_plain() const { return std::holds_alternative<Plain>(kind); }
 };
 
@@ -85,8 +88,10 @@ std::optional<Policy> policy_of(const Strategy& strategy);
 /// The part of each layer that a strategy asks for; none for those that ask for whole layers.
 std::optional<std::string> part_of(const Strategy& strategy);
 
-/// Runs the parts of one layer on `x`, by checkpointing where the strategy names the part.
-at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& parts, at::Tensor x);
+/// Runs the parts of the layer of that number on `x`, by checkpointing where the strategy names the
+/// part.
+at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& parts, int64_t layer,
+                     at::Tensor x);
 
 /// Runs the layers one after the other on `x`, those in regions() by checkpointing.
 at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,

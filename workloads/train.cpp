@@ -81,6 +81,7 @@ Training describe(Workload& workload, const TrainOptions& options) {
 Training train(Workload& workload, const TrainOptions& options) {
   Training training = describe(workload, options);
   const auto optimizer = workload.make_optimizer();
+  const RegionReport report;
   const auto start = Clock::now();
   for (bool last = false; !last;) {
     const int64_t number = ++training.steps;
@@ -99,6 +100,7 @@ Training train(Workload& workload, const TrainOptions& options) {
     }
   }
   training.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  training.regions = report.regions();
   if (const auto quality = workload.quality()) {
     training.quality = quality->value;
     training.quality_name = quality->name;

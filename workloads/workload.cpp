@@ -28,7 +28,9 @@ ForwardResult Workload::run(const Strategy& strategy, const Batch& batch) {
     }
   }
   std::optional<Scope> scope;
-  if (const auto policy = policy_of(strategy)) scope.emplace(*policy);
+  if (const auto policy = policy_of(strategy)) {
+    scope.emplace(*policy, ScopeOptions().name(strategy.text));
+  }
   return forward(strategy, batch);
 }
 

@@ -8,6 +8,7 @@
 
 #include <reprise/checkpoint_options.h>
 #include <reprise/detail/bound_call.h>
+#include <reprise/detail/reentrant.h>
 #include <reprise/detail/region.h>
 
 // checkpoint(): run a function without keeping what it saves for the backward pass, and run it
@@ -41,6 +42,9 @@ namespace reprise {
 /// named(), boundary() and keep(). What flows in is kept where a replay reads it; changing it in
 /// place before the backward pass is an Error there.
 ///
+/// With Variant::reentrant, the function's results come out as copies whose gradients lead to one
+/// node; see CheckpointOptions::variant() for what it demands.
+///
 /// Throws RecomputeMismatch, from the backward pass, when the replay saves other tensors than the
 /// forward pass did, and Error when the autograd engine was replaced by another library.
 template <class F, class... Args>
@@ -54,6 +58,11 @@ decltype(auto) checkpoint(const CheckpointOptions& options, F&& fn, Args&&... ar
   }
   using Call = detail::BoundCall<F, Args...>;
   auto call = std::make_shared<Call>(fn, args...);
+  if (options.variant() == Variant::reentrant) {
+    return detail::run_reentrant(options, call, [&]() -> decltype(auto) {
+      return call->first_call(std::forward<F>(fn), std::forward<Args>(args)...);
+    });
+  }
   detail::RegionScope region(options, call);
   return call->first_call(std::forward<F>(fn), std::forward<Args>(args)...);
 }

@@ -31,21 +31,30 @@ enum class Replay {
               ///< that is not an operator runs once, see docs/tape.md
 };
 
-/// Options of one region. Setters return the object, so that they chain. Which applies to which:
+/// How a function that is run again stands in the graph: the two of torch.utils.checkpoint.
+enum class Variant {
+  non_reentrant,  ///< its operators stand in the graph, and what they save is brought back
+  reentrant,  ///< it runs without a graph and stands there as one node, whose backward pass runs
+              ///< it again and calls backward() on what comes out
+};
+
+/// Options of one region. Setters return the object, so that they chain. Which applies to which
+/// (Variant::reentrant goes with Replay::functions only):
 ///
-///     option               Replay::functions   Replay::operators
-///     enabled              yes                 yes
-///     name                 yes                 yes
-///     policy               no                  yes
-///     preserve_rng         yes                 only true: draws are part of the record
-///     early_stop           yes                 only true: no more than what is needed runs again
-///     determinism          yes                 only metadata: the policy's audit compares values
-///     restore_buffers      yes                 only true: a replay never writes outside of itself
-///     debug                yes                 no: messages name the operator
-///     contexts             yes                 no: user code does not run again
-///     respect_outer_hooks  yes                 no: what is kept, the record keeps
+///     option               functions   reentrant      operators
+///     enabled              yes         yes            yes
+///     name                 yes         yes            yes
+///     policy               no          no             yes
+///     preserve_rng         yes         yes            only true: draws are part of the record
+///     early_stop           yes         only its end   only true: no more than needed runs again
+///     determinism          yes         of results     only metadata: the audit compares values
+///     restore_buffers      yes         yes            only true: a replay writes to nothing else
+///     debug                yes         no             no: messages name the operator
+///     contexts             yes         yes            no: user code does not run again
+///     respect_outer_hooks  yes         only true      no: what is kept, the record keeps
 ///
-/// What cannot apply is a UsageError from checkpoint(), whether or not gradients are on.
+/// What cannot apply is a UsageError from checkpoint(), whether or not gradients are on. (A
+/// reentrant region runs to its end whatever early_stop() says.)
 class REPRISE_API CheckpointOptions {
  public:
   /// Makes an object whose lifetime means something: a guard.
@@ -58,6 +67,22 @@ class REPRISE_API CheckpointOptions {
   /// Default: Replay::functions.
   CheckpointOptions& replay(Replay replay) { return replay_ = replay, *this; }
   Replay replay() const { return replay_; }
+
+  /// Variant::reentrant costs nothing for each saved tensor, and has limits that the default does
+  /// not have. Each is an error, with a hint, but for the last two:
+  ///
+  ///   - At least one tensor among the arguments must require a gradient.
+  ///   - The function returns tensors, by value; they may stand in what visit_nested() knows.
+  ///   - backward() only: not autograd::grad(), no `inputs`, no create_graph.
+  ///   - In the replay at least one result must depend on something that requires a gradient.
+  ///   - The function must change no argument in place, nor a buffer whose value it saves.
+  ///   - A gradient that parameters get from several regions, or in addition to one that they have,
+  ///     is summed in another order than plain: equal, but perhaps not to the last bit.
+  ///   - Hooks on parameters run once for each region, before the backward pass is over.
+  ///
+  /// Default: Variant::non_reentrant.
+  CheckpointOptions& variant(Variant variant) { return variant_ = variant, *this; }
+  Variant variant() const { return variant_; }
 
   /// What becomes of each value in the region. Default: none, which recomputes all of them, as
   /// Policy::recompute_all() does. Policies audit their first scope in the process (for each name
@@ -121,6 +146,8 @@ class REPRISE_API CheckpointOptions {
   void check() const;
 
  private:
+  void check_reentrant() const;
+
   template <class Make>
   static MakeGuard guard_maker(Make make) {
     if constexpr (std::is_null_pointer_v<Make>) {
@@ -136,6 +163,7 @@ class REPRISE_API CheckpointOptions {
   std::string name_;
   std::optional<Policy> policy_;
   Replay replay_ = Replay::functions;
+  Variant variant_ = Variant::non_reentrant;
   bool enabled_ = true;
   bool preserve_rng_ = true;
   bool early_stop_ = true;

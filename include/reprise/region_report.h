@@ -16,6 +16,7 @@ struct RegionStats {
   int64_t replays = 0;         ///< runs of the function again, or of some operators of it
   double milliseconds = 0;     ///< wall time of the replays
   int64_t dropped_bytes = 0;   ///< not kept at the end of the forward runs, all runs together
+  bool dropped_known = true;   ///< false for reentrant regions, which save nothing to be counted
   bool preserves_rng = true;   ///< whether all of them did
   bool saves_nothing = false;  ///< a replay brought everything back where memory stood highest
 };
@@ -32,11 +33,14 @@ class REPRISE_API RegionReport {
   /// By name.
   std::vector<RegionStats> regions() const;
 
-  /// A table of them, and a hint for each that saves nothing or does not preserve its draws.
+  /// region_table() of them.
   std::string str() const;
 
  private:
   int64_t id_;
 };
+
+/// A table, and a hint for each region that saves nothing or does not preserve its draws.
+REPRISE_API std::string region_table(const std::vector<RegionStats>& regions);
 
 }  // namespace reprise

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <reprise/export.h>
+#include <reprise/region_report.h>
 
 // Results as plain data, and how they are written: tables for people, JSON for programs. All bytes
 // are above the base (the live bytes before the step) unless they say otherwise. docs/command.md
@@ -34,7 +35,8 @@ struct StrategyRow {
   int64_t recomputed_ops = 0;                     ///< operators run again in one step
   double recomputed_ms = 0;                       ///< time of the replays of one step
   int64_t offloaded_bytes = 0;
-  bool rng_preserved = true;  ///< the RNG stream after the step stands where plain leaves it
+  std::vector<RegionStats> regions;  ///< what its regions did in one step
+  bool rng_preserved = true;         ///< the RNG stream after the step stands where plain leaves it
   std::optional<int64_t> budget_bytes;
   std::optional<int64_t> predicted_peak_bytes;
   std::optional<double> predicted_step_ms;
@@ -83,13 +85,15 @@ struct Training {
   int64_t peak_bytes = 0;        ///< largest of all steps
   int64_t total_peak_bytes = 0;  ///< largest of all steps, base included
   double seconds = 0;
+  std::vector<RegionStats> regions;  ///< what the strategy's regions did in all steps together
 };
 
 /// JSON with a newline at the end. Numbers that are not finite are null.
 REPRISE_API std::string to_json(const Comparison& comparison);
 REPRISE_API std::string to_json(const Training& training);
 
-/// An aligned table with units, one line for each row, and two lines about the run above it.
+/// An aligned table with units, one line for each row, two lines about the run above it, and below
+/// it a note for each strategy whose regions do not preserve their random draws.
 REPRISE_API std::string to_table(const Comparison& comparison);
 
 /// "1.50 MiB", "312 B": binary units, three significant digits or more.

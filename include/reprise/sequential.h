@@ -73,8 +73,10 @@ decltype(auto) call_with(Layer& layer, Value&& value) {
 }
 
 inline CheckpointOptions segment_options(CheckpointOptions options, const Segment& segment) {
-  const std::string range =
-      "layers " + std::to_string(segment.begin) + "-" + std::to_string(segment.end - 1);
+  const std::string first = std::to_string(segment.begin);
+  const std::string range = segment.size() == 1
+                                ? "layer " + first
+                                : "layers " + first + "-" + std::to_string(segment.end - 1);
   return options.name(options.name().empty() ? range : options.name() + ", " + range);
 }
 

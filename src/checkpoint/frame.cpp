@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "checkpoint/frame.h"
 
-#include <atomic>
+#include <optional>
 #include <utility>
 
 #include <reprise/error.h>
-
-#include <c10/core/GradMode.h>
 
 #include "checkpoint/collector.h"
 #include "checkpoint/slot.h"
 #include "meter/content_hash.h"
 #include "meter/region_log.h"
-#include "meter/replay_clock.h"
 #include "torch/backward_pass.h"
-#include "torch/buffer_guard.h"
 #include "torch/dispatch_mode.h"
 #include "torch/operator_observer.h"
 #include "torch/operator_trace.h"
@@ -23,58 +19,24 @@
 namespace reprise::detail {
 namespace {
 
-std::atomic<int64_t> next_number{0};
-
 const char* const kHint =
     "the function must do the same work each time it is run: look for state that changes between "
     "the forward and the backward pass (counters, caches, global flags, train/eval, a TorchScript "
     "module still being optimised in its first calls), or keep that part out of the region";
-
-/// Tells the callbacks that a replay begins, and that it ends.
-class ReplayNotice {
- public:
-  ReplayNotice(const std::vector<ReplayListener>& listeners, std::string region)
-      : listeners_(listeners), region_(std::move(region)) {
-    for (const ReplayListener& listener : listeners_) (*listener)({region_, true});
-  }
-  ~ReplayNotice() {
-    for (auto listener = listeners_.rbegin(); listener != listeners_.rend(); ++listener) {
-      try {
-        (**listener)({region_, false});
-      } catch (...) {
-        // Nobody could catch it: the replay may be ending by another exception.
-      }
-    }
-  }
-  ReplayNotice(const ReplayNotice&) = delete;
-  ReplayNotice& operator=(const ReplayNotice&) = delete;
-
- private:
-  const std::vector<ReplayListener>& listeners_;
-  const std::string region_;
-};
 
 std::string tensors(std::size_t n) { return std::to_string(n) + (n == 1 ? " tensor" : " tensors"); }
 
 }  // namespace
 
 Frame::Frame(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call)
-    : options_(options),
-      number_(next_number++),
-      call_(std::move(call)),
-      environment_(Environment::capture()),
-      early_stop_(early_stop_in_force().value_or(options.early_stop()) && !call_->is_noexcept()),
-      under_mode_(dispatch_mode_is_on()),
-      listeners_(replay_listeners()) {
-  std::vector<at::Tensor> tensors;
-  std::vector<at::Generator> generators;
-  call_->take_arguments(tensors, generators);
+    : call_(options, std::move(call)),
+      early_stop_(early_stop_in_force().value_or(options.early_stop()) && !call_.is_noexcept()),
+      under_mode_(dispatch_mode_is_on()) {
+  const std::vector<at::Tensor> tensors = call_.take_arguments();
   arguments_.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) {
-    arguments_.emplace_back(tensor, options_.respect_outer_hooks());
+    arguments_.emplace_back(tensor, options.respect_outer_hooks());
   }
-  if (options_.preserve_rng()) rng_ = RngState::capture(generators);
-  count_region();
 }
 
 std::shared_ptr<PackedTensor> Frame::pack(const at::Tensor& tensor) {
@@ -82,7 +44,7 @@ std::shared_ptr<PackedTensor> Frame::pack(const at::Tensor& tensor) {
   auto slot = std::make_shared<Slot>(shared_from_this(), slots_.size(), tensor);
   // What an operator is about to fill has no contents yet, and statistics that it updates begin
   // elsewhere in the replay; no gradient depends on them.
-  if (options_.determinism() == Determinism::values) {
+  if (options().determinism() == Determinism::values) {
     const bool statistics =
         running_operator_updates_statistics() && tensor.is_leaf() && !tensor.requires_grad();
     if (!statistics && !running_operator_fills_arguments()) slot->hash = content_hash(tensor);
@@ -93,12 +55,12 @@ std::shared_ptr<PackedTensor> Frame::pack(const at::Tensor& tensor) {
 
 void Frame::end_first_run() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  first_run_ended_ = true;
+  call_.end_first_run();
   for (std::size_t i = 0; i < arguments_.size() && !changed_argument_; ++i) {
     if (arguments_[i].changed()) changed_argument_ = i;
   }
   count_dropped();
-  log_region(options_.name(), dropped_.bytes(), options_.preserve_rng());
+  log_region(options().name(), dropped_.bytes(), options().preserve_rng());
 }
 
 at::Tensor Frame::unpack(Slot& slot) {
@@ -126,7 +88,7 @@ void Frame::replay(int64_t pass, const Slot& asked) {
     if (slot && (other || slot.get() == &asked)) wanted[i] = std::move(slot);
   }
   const auto collector = std::make_shared<Collector>(
-      std::move(wanted), pass, options_.determinism() != Determinism::none, early_stop_);
+      std::move(wanted), pass, options().determinism() != Determinism::none, early_stop_);
   const bool look = !savings_known_ && dropped_.memory_is_at_its_peak();
   try {
     run_call(collector);
@@ -158,39 +120,25 @@ void Frame::run_call(const std::shared_ptr<Collector>& collector) {
   arguments.reserve(arguments_.size());
   for (const SavedTensor& argument : arguments_) arguments.push_back(argument.unpack());
 
-  ReplayClock clock;
-  const OperatorObserver observer;
-  const c10::AutoGradMode with_grad(true);
-  const EnvironmentReplay environment(environment_);
-  std::optional<RngReplay> rng;
-  std::optional<DrawPlayer> draws;
-  if (rng_) {
-    rng.emplace(*rng_);
-    draws.emplace(draws_, /*open_ended=*/!first_run_ended_);
-  }
-  const ReplayNotice notice(listeners_, label());
-  std::optional<BufferGuard> buffers;
-  // A first run that is not over yet (it takes a gradient itself) may write later.
-  if ((draws_.writes || !first_run_ended_) && options_.restore_buffers()) buffers.emplace();
-  std::optional<OperatorTrace> trace;
-  replay_trace_.clear();
-  if (options_.debug()) trace.emplace(replay_trace_);
-  try {
-    const std::shared_ptr<void> context =
-        options_.replay_context() ? options_.replay_context()() : nullptr;
-    static PassThroughMode pass_through;  // LibTorch may refer to it after the replay
-    std::optional<DispatchModeScope> mode;
-    if (under_mode_ && !dispatch_mode_is_on()) mode.emplace(pass_through);
-    const HookScope hooks([collector](const at::Tensor& t) { return collector->pack(t); });
-    call_->run(arguments);
-  } catch (...) {
-    // Whatever comes out after the replay was stopped is ReplayDone, perhaps in other clothes:
-    // TorchScript and user code wrap exceptions that pass through them.
-    if (!collector->stopped()) throw;
-  }
-  clock.count_operators(observer.count());
-  log_replay(options_.name(), clock.milliseconds());
-  if (draws && draws->strayed()) {
+  const bool same_draws = call_.run_again([&](ReplayCall& function) {
+    std::optional<OperatorTrace> trace;
+    replay_trace_.clear();
+    if (options().debug()) trace.emplace(replay_trace_);
+    try {
+      const std::shared_ptr<void> context =
+          options().replay_context() ? options().replay_context()() : nullptr;
+      static PassThroughMode pass_through;  // LibTorch may refer to it after the replay
+      std::optional<DispatchModeScope> mode;
+      if (under_mode_ && !dispatch_mode_is_on()) mode.emplace(pass_through);
+      const HookScope hooks([collector](const at::Tensor& t) { return collector->pack(t); });
+      function.run(arguments);
+    } catch (...) {
+      // Whatever comes out after the replay was stopped is ReplayDone, perhaps in other clothes:
+      // TorchScript and user code wrap exceptions that pass through them.
+      if (!collector->stopped()) throw;
+    }
+  });
+  if (!same_draws) {
     mismatch("the replay drew random numbers where the forward pass did not", true);
   }
 }
@@ -202,7 +150,7 @@ void Frame::check(const Collector& collector) const {
                  std::to_string(collector.count()),
              false);
   }
-  if (first_run_ended_ && collector.count() > saved && !collector.stopped()) {
+  if (call_.first_run_ended() && collector.count() > saved && !collector.stopped()) {
     mismatch("the forward pass saved " + tensors(saved) + ", the replay " +
                  std::to_string(collector.count()),
              false);
@@ -212,13 +160,13 @@ void Frame::check(const Collector& collector) const {
 
 void Frame::mismatch(const std::string& what, bool may_end_early) const {
   std::string traces;
-  if (options_.debug()) {
+  if (options().debug()) {
     traces = first_difference(trace_, replay_trace_, may_end_early);
     if (traces.empty()) traces = "\nboth called the same operators with the same arguments";
   }
   throw RecomputeMismatch(
       label() + ": " + what + traces,
-      options_.debug() ? kHint : std::string(kHint) + "; debug(true) shows where they part");
+      options().debug() ? kHint : std::string(kHint) + "; debug(true) shows where they part");
 }
 
 void Frame::drop_values(int64_t pass) {
@@ -249,17 +197,12 @@ void Frame::look_at_savings() {
     if (slot && slot->value.defined() && slot->metadata.maker) bytes += slot->metadata.bytes();
   }
   if (!dropped_.saved_nothing(bytes)) return;
-  log_useless_region(options_.name());
-  const std::string named = options_.name().empty() ? "a checkpointed region" : label();
+  log_useless_region(options().name());
+  const std::string named = options().name().empty() ? "a checkpointed region" : label();
   warn_once(named, "reprise: " + named + " dropped " + std::to_string(bytes) +
                        " bytes, and all of them came back at once, where memory stood highest: it "
                        "costs time and saves nothing. hint: use several smaller regions, or leave "
                        "the end of the model out of it");
-}
-
-std::string Frame::label() const {
-  return options_.name().empty() ? "checkpointed region #" + std::to_string(number_)
-                                 : "checkpointed region '" + options_.name() + "'";
 }
 
 }  // namespace reprise::detail

@@ -10,11 +10,8 @@
 #include <reprise/checkpoint.h>
 #include <reprise/hooks.h>
 
-#include "checkpoint/guards.h"
+#include "checkpoint/recorded_call.h"
 #include "meter/dropped_bytes.h"
-#include "torch/draws.h"
-#include "torch/environment.h"
-#include "torch/rng.h"
 #include "torch/saved_tensor.h"
 
 // One region: the call that made it, what it needs to run again, and a slot for each tensor that
@@ -34,8 +31,10 @@ class Frame : public std::enable_shared_from_this<Frame> {
   /// Takes the arguments out of `call` and captures what the replay must find again.
   Frame(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call);
 
-  /// What the first run is watched for.
-  DrawLog& draws() { return draws_; }
+  /// See RecordedCall.
+  std::unique_ptr<DrawRecorder> watch_first_run() { return call_.watch_first_run(); }
+
+  /// For the operators of the first run, when debugging.
   std::vector<std::string>& trace() { return trace_; }
 
   /// Makes a slot in the place of a tensor that the first run saves.
@@ -55,23 +54,17 @@ class Frame : public std::enable_shared_from_this<Frame> {
   void drop_values(int64_t pass);
   void count_dropped();
   void look_at_savings();
-  std::string label() const;
+  const CheckpointOptions& options() const { return call_.options(); }
+  std::string label() const { return call_.label(); }
 
-  const CheckpointOptions options_;
-  const int64_t number_;
-  const std::shared_ptr<ReplayCall> call_;
-  const Environment environment_;
+  RecordedCall call_;
   std::vector<SavedTensor> arguments_;
-  std::optional<RngState> rng_;                    // when the first run began
-  DrawLog draws_;                                  // and before each draw in it
   std::vector<std::string> trace_, replay_trace_;  // operators, for debugging
   const bool early_stop_;
   const bool under_mode_;  // a dispatch mode, such as a scope's, was on in the first run
-  const std::vector<ReplayListener> listeners_;
 
   std::recursive_mutex mutex_;  // recursive: the function may run backward passes of its own
   std::vector<std::weak_ptr<Slot>> slots_;
-  bool first_run_ended_ = false;
   DroppedBytes dropped_;
   bool savings_known_ = false;                   // whether dropping was of any use
   std::optional<std::size_t> changed_argument_;  // the first that the first run changed in place

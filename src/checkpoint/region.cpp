@@ -26,10 +26,7 @@ bool region_active(const CheckpointOptions& options) {
 // Members in the order of their beginning.
 struct RegionScope::State {
   State(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call)
-      : frame(std::make_shared<Frame>(options, std::move(call))) {
-    if (options.preserve_rng() || options.restore_buffers()) {
-      draws.emplace(frame->draws(), options.preserve_rng());
-    }
+      : frame(std::make_shared<Frame>(options, std::move(call))), draws(frame->watch_first_run()) {
     if (options.debug()) trace.emplace(frame->trace());
     if (options.determinism() == Determinism::values) observer.emplace();
     if (options.forward_context()) context = options.forward_context()();
@@ -38,7 +35,7 @@ struct RegionScope::State {
   ~State() { hooks.reset(), frame->end_first_run(); }
 
   const std::shared_ptr<Frame> frame;
-  std::optional<DrawRecorder> draws;
+  const std::unique_ptr<DrawRecorder> draws;
   std::optional<OperatorTrace> trace;
   std::optional<OperatorObserver> observer;
   std::shared_ptr<void> context;

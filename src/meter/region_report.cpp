@@ -36,10 +36,11 @@ void note_in_all(const std::string& name, Note&& note) {
 
 namespace detail {
 
-void log_region(const std::string& name, int64_t dropped_bytes, bool preserves_rng) {
+void log_region(const std::string& name, std::optional<int64_t> dropped_bytes, bool preserves_rng) {
   note_in_all(name, [&](RegionStats& stats) {
     ++stats.runs;
-    stats.dropped_bytes += dropped_bytes;
+    stats.dropped_bytes += dropped_bytes.value_or(0);
+    stats.dropped_known = stats.dropped_known && dropped_bytes.has_value();
     stats.preserves_rng = stats.preserves_rng && preserves_rng;
   });
 }
@@ -78,7 +79,9 @@ std::vector<RegionStats> RegionReport::regions() const {
   return regions;
 }
 
-std::string RegionReport::str() const {
+std::string RegionReport::str() const { return region_table(regions()); }
+
+std::string region_table(const std::vector<RegionStats>& regions) {
   std::ostringstream table, hints;
   const auto row = [&](const auto& name, const auto& runs, const auto& replays, const auto& time,
                        const auto& dropped) {
@@ -87,14 +90,15 @@ std::string RegionReport::str() const {
   };
   table << std::fixed << std::setprecision(2);
   row("region", "runs", "replays", "replay ms", "dropped bytes");
-  for (const RegionStats& stats : regions()) {
+  for (const RegionStats& stats : regions) {
     const std::string name = stats.name.empty() ? "(without a name)" : stats.name;
-    row(name, stats.runs, stats.replays, stats.milliseconds, stats.dropped_bytes);
+    row(name, stats.runs, stats.replays, stats.milliseconds,
+        stats.dropped_known ? std::to_string(stats.dropped_bytes) : "unknown");
     if (stats.saves_nothing) {
       hints << "hint: " << name
             << " brings everything back at once where memory stands highest: use several smaller "
                "regions, or leave the end of the model out of it\n";
-    } else if (stats.runs > 0 && stats.dropped_bytes == 0) {
+    } else if (stats.runs > 0 && stats.dropped_known && stats.dropped_bytes == 0) {
       hints << "hint: " << name << " keeps as much as a plain run\n";
     }
     if (!stats.preserves_rng) {

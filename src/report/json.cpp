@@ -24,6 +24,21 @@ std::string text_of(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+template <class Row>
+Json array_of(const std::vector<Row>& rows);
+
+Json json_of(const RegionStats& region) {
+  return {
+      {"name", region.name},
+      {"runs", region.runs},
+      {"replays", region.replays},
+      {"milliseconds", region.milliseconds},
+      {"dropped_bytes", region.dropped_known ? Json(region.dropped_bytes) : Json(nullptr)},
+      {"preserves_rng", region.preserves_rng},
+      {"saves_nothing", region.saves_nothing},
+  };
+}
+
 Json json_of(const StrategyRow& row) {
   return {
       {"strategy", row.strategy},
@@ -48,6 +63,7 @@ Json json_of(const StrategyRow& row) {
       {"budget_bytes", or_null(row.budget_bytes)},
       {"predicted_peak_bytes", or_null(row.predicted_peak_bytes)},
       {"predicted_step_ms", or_null(row.predicted_step_ms)},
+      {"regions", array_of(row.regions)},
   };
 }
 
@@ -107,6 +123,7 @@ std::string to_json(const Training& training) {
       {"peak_bytes", training.peak_bytes},
       {"total_peak_bytes", training.total_peak_bytes},
       {"seconds", training.seconds},
+      {"regions", array_of(training.regions)},
   });
 }
 

@@ -38,6 +38,11 @@ std::string recomputed(const StrategyRow& row) {
   return count(row.recomputed_ops) + " ops, " + number("%.1f", row.recomputed_ms) + " ms";
 }
 
+bool preserve_rng(const std::vector<RegionStats>& regions) {
+  return std::all_of(regions.begin(), regions.end(),
+                     [](const RegionStats& stats) { return stats.preserves_rng; });
+}
+
 std::string gradients(const StrategyRow& row) {
   std::string text =
       row.grads_bit_equal ? "identical" : "differ by " + number("%.3g", row.max_abs_grad_diff);
@@ -89,6 +94,12 @@ std::string to_table(const Comparison& comparison) {
   text += count(comparison.parameters) + " parameters; peak and held are above the base of " +
           format_bytes(comparison.base_bytes) + " that lives before a step\n\n";
   for (const Cells& cells : lines) text += line_of(cells, widths);
+  for (const StrategyRow& row : comparison.rows) {
+    if (preserve_rng(row.regions)) continue;
+    text += "\nnote: " + row.strategy +
+            " does not preserve random draws: nothing in its regions "
+            "may draw\n";
+  }
   return text;
 }
 

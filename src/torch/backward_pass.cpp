@@ -66,6 +66,10 @@ Group* current_group() {
 
 }  // namespace
 
+bool passes_want_all_gradients() {
+  return torch::autograd::Engine::get_default_engine().is_checkpoint_valid();
+}
+
 int64_t current_pass() {
   const int64_t task = torch::autograd::get_current_graph_task_id();
   if (task == kNoPass) return kNoPass;

@@ -15,6 +15,10 @@ inline constexpr int64_t kNoPass = -1;
 /// process. kNoPass outside of backward passes.
 int64_t current_pass();
 
+/// Whether the backward passes that this thread is in all want whatever gradients there are, as
+/// backward() does: false where one was told which (grad(), or `inputs`).
+bool passes_want_all_gradients();
+
 /// Whether a number is that of a group.
 inline bool is_group(int64_t pass) { return pass < kNoPass; }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -28,6 +29,25 @@ Comparison measure(workloads::Workload& workload,
   return workloads::compare(workload, strategies, settings);
 }
 
+void print_regions(const Comparison& comparison) {
+  for (const StrategyRow& row : comparison.rows) {
+    if (row.regions.empty()) continue;
+    std::cout << "\n" << row.strategy << ", in one step\n" << region_table(row.regions);
+  }
+}
+
+// Where a user has switched the preserving of draws off, gradients that differ are no fault.
+std::string hint_for(const Comparison& comparison) {
+  for (const StrategyRow& row : comparison.rows) {
+    const bool gave_up = std::any_of(row.regions.begin(), row.regions.end(),
+                                     [](const RegionStats& stats) { return !stats.preserves_rng; });
+    if (!gave_up && (!row.grads_bit_equal || !row.rng_preserved)) {
+      return "please report this with the command line: it must not happen";
+    }
+  }
+  return "leave '+no_rng' out, or dropout: what draws in a region needs its random numbers again";
+}
+
 // Says whether the promise was kept. Bytes and times are reported whatever they are; gradients that
 // differ are an error.
 int verdict(const Comparison& comparison) {
@@ -40,14 +60,14 @@ int verdict(const Comparison& comparison) {
   if (!differing.empty()) {
     std::cout << "\ngradients, outputs or losses differ from plain's\n";
     print_error("gradients differ from plain's: " + workloads::join(differing),
-                "please report this with the command line: it must not happen");
+                hint_for(comparison));
     return kGradientsDiffer;
   }
   std::cout << "\ngradients, outputs and losses are bit-identical to plain's in every step\n";
   if (moved.empty()) return kOk;
   print_error(
       "the random number stream stands elsewhere than after plain: " + workloads::join(moved),
-      "please report this with the command line: it must not happen");
+      hint_for(comparison));
   return kFailure;
 }
 
@@ -58,6 +78,7 @@ int run(const Options& options) {
   const auto workload = make_workload(options);
   const Comparison comparison = measure(*workload, strategies, steps);
   std::cout << to_table(comparison);
+  if (options.flag("--regions")) print_regions(comparison);
   write_json(options, to_json(comparison));
   return verdict(comparison);
 }
@@ -68,6 +89,7 @@ Run add_compare(CLI::App& verb) {
   const auto options = std::make_shared<Options>(verb);
   add_run_options(*options);
   options->add("--strategies", "S,S,...", "default plain,checkpoint; plain always runs");
+  options->add_flag("--regions", "print what each region did, too");
   options->add("--steps", "N", "measured steps of each strategy, default 10");
   verb.footer(workloads::strategy_grammar());
   return [options] { return run(*options); };

@@ -81,6 +81,7 @@ int run(const Options& options) {
   print_header(workloads::describe(*workload, settings), settings);
   const Training training = workloads::train(*workload, settings);
   print_end(training);
+  if (options.flag("--regions")) std::cout << "\n" << region_table(training.regions);
   write_json(options, to_json(training));
   return kOk;
 }
@@ -91,6 +92,7 @@ Run add_train(CLI::App& verb) {
   const auto options = std::make_shared<Options>(verb);
   add_run_options(*options);
   options->add("--strategy", "S", "default plain");
+  options->add_flag("--regions", "print what each region did, too");
   options->add("--steps", "N", "stop after N steps");
   options->add("--until-loss", "X",
                "stop at a loss of X or less, default 0.001 for digits without --steps");

@@ -60,6 +60,12 @@ void Options::add(const std::string& name, const std::string& value, const std::
   verb_.add_option(name, texts_[name], help)->type_name(value);
 }
 
+void Options::add_flag(const std::string& name, const std::string& help) {
+  verb_.add_flag(name, help);
+}
+
+bool Options::flag(const std::string& name) const { return verb_.count(name) > 0; }
+
 std::optional<std::string> Options::text(const std::string& name) const {
   if (verb_.get_option(name)->empty()) return std::nullopt;
   return texts_.at(name);

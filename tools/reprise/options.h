@@ -27,6 +27,10 @@ class Options {
   /// `name` is "--steps", or "workload" for a positional; `value` names its value in the help.
   void add(const std::string& name, const std::string& value, const std::string& help);
 
+  /// An option without a value.
+  void add_flag(const std::string& name, const std::string& help);
+  bool flag(const std::string& name) const;
+
   std::optional<std::string> text(const std::string& name) const;
   std::optional<int64_t> whole(const std::string& name, int64_t least = 1,
                                int64_t most = std::numeric_limits<int32_t>::max()) const;

@@ -184,6 +184,31 @@ decltype(auto) pass_first(T&& original, typename Kept<T>::Type& kept) {
   }
 }
 
+/// Whether the tensors in a result of type R can be found, and replaced.
+template <class R>
+constexpr bool returns_tensors() {
+  if constexpr (std::is_object_v<R> && !std::is_const_v<R> && std::move_constructible<R>) {
+    return may_hold_tensors<R>();
+  } else {
+    return false;
+  }
+}
+
+/// Moves the tensors out of `value` into `tensors`.
+struct TensorTaker {
+  std::vector<at::Tensor>& tensors;
+  void operator()(at::Tensor& tensor) { tensors.push_back(std::exchange(tensor, at::Tensor())); }
+  void operator()(at::Generator&) {}
+};
+
+/// Puts them back, in the same order.
+struct TensorFiller {
+  const std::vector<at::Tensor>& tensors;
+  std::size_t next = 0;
+  void operator()(at::Tensor& tensor) { tensor = tensors[next++]; }
+  void operator()(at::Generator&) {}
+};
+
 template <class F, class... Args>
 class BoundCall final : public ReplayCall {
   using Function = Kept<F>;
@@ -210,25 +235,35 @@ class BoundCall final : public ReplayCall {
     visit_arguments(args_, Taker{tensors, generators});
   }
 
-  void run(const std::vector<at::Tensor>& tensors) override {
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& tensors) override {
     // A copy for each run: what the function does to its arguments must not reach the next replay.
     auto args = [&]<std::size_t... I>(std::index_sequence<I...>) {
       return std::tuple<Fresh<Args>...>(std::get<I>(args_)...);
     }
     (std::index_sequence_for<Args...>{});
-    visit_arguments(args, Filler{tensors});
-    std::apply(
-        [&](auto&... arg) {
-          if constexpr (kConstCallable) {
-            call(std::as_const(fn_), Kept<Args>::pass(arg)...);
-          } else if constexpr (Function::kCopyable) {
-            auto fn = fn_;
-            call(Function::pass(fn), Kept<Args>::pass(arg)...);
-          } else {
-            call(fn_, Kept<Args>::pass(arg)...);
-          }
-        },
-        args);
+    visit_arguments(args, TensorFiller{tensors});
+    const auto again = [&]() -> decltype(auto) {
+      return std::apply(
+          [&](auto&... arg) -> decltype(auto) {
+            if constexpr (kConstCallable) {
+              return call(std::as_const(fn_), Kept<Args>::pass(arg)...);
+            } else if constexpr (Function::kCopyable) {
+              auto fn = fn_;
+              return call(Function::pass(fn), Kept<Args>::pass(arg)...);
+            } else {
+              return call(fn_, Kept<Args>::pass(arg)...);
+            }
+          },
+          args);
+    };
+    std::vector<at::Tensor> results;
+    if constexpr (returns_tensors<decltype(again())>()) {
+      auto result = again();
+      visit_nested(result, TensorTaker{results});
+    } else {
+      again();
+    }
+    return results;
   }
 
   bool is_noexcept() const override { return std::is_nothrow_invocable_v<F, Args...>; }
@@ -243,13 +278,6 @@ class BoundCall final : public ReplayCall {
     std::vector<at::Generator>& generators;
     void operator()(at::Tensor& tensor) { tensors.push_back(std::exchange(tensor, at::Tensor())); }
     void operator()(at::Generator& generator) { generators.push_back(generator); }
-  };
-
-  struct Filler {
-    const std::vector<at::Tensor>& tensors;
-    std::size_t next = 0;
-    void operator()(at::Tensor& tensor) { tensor = tensors[next++]; }
-    void operator()(at::Generator&) {}
   };
 
   // Arguments that cannot be copied are opaque: there is one of each, shared by all runs.

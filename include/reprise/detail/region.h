@@ -30,8 +30,9 @@ class REPRISE_API ReplayCall {
   virtual void take_arguments(std::vector<at::Tensor>& tensors,
                               std::vector<at::Generator>& generators) = 0;
 
-  /// Calls the function with `tensors` put back where they were; drops the result.
-  virtual void run(const std::vector<at::Tensor>& tensors) = 0;
+  /// Calls the function with `tensors` put back where they were. Returns the tensors of its result,
+  /// in order, where they can be found: see returns_tensors().
+  virtual std::vector<at::Tensor> run(const std::vector<at::Tensor>& tensors) = 0;
 
   /// Whether no exception may be thrown through the function.
   virtual bool is_noexcept() const = 0;

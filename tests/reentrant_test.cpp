@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <thread>
+
+#include "tests/autocast.h"
+#include "tests/parity.h"
+#include "tests/warnings.h"
+
+// Variant::reentrant: what it does, and that each of its limits is an error with a hint.
+
+namespace reprise::testing {
+namespace {
+
+using torch::autograd::grad;
+
+CheckpointOptions reentrant() { return CheckpointOptions().variant(Variant::reentrant); }
+
+Tensor chain(const Tensor& x) { return x.sin().exp(); }
+
+Tensor nested(const CheckpointOptions& options, const Tensor& x, int depth) {
+  if (depth == 0) return x.sin();
+  return checkpoint(
+      options, [options, depth](const Tensor& a) { return nested(options, a * 1.01, depth - 1); },
+      x);
+}
+
+void expect_plain(const std::vector<Tensor>& leaves,
+                  const std::function<Tensor(const CheckpointOptions&)>& model) {
+  const auto plain =
+      loss_and_gradients(leaves, [&] { return model(CheckpointOptions().enabled(false)).sum(); });
+  EXPECT_TRUE(
+      same_bits(plain, loss_and_gradients(leaves, [&] { return model(reentrant()).sum(); })));
+}
+
+void expect_message(const std::string& message, const std::string& words) {
+  EXPECT_NE(message.find(words), std::string::npos) << message;
+  EXPECT_NE(message.find("hint: "), std::string::npos) << message;
+}
+
+TEST(Reentrant, GivesTheGradientsOfArgumentsAndOfWhatIsCaptured) {
+  const Tensor x = leaf({3, 4}), w = leaf({4, 4}, 2), frozen = leaf({4, 4}, 3).detach();
+  expect_plain({x, w}, [&](const CheckpointOptions& options) {
+    const auto part = [&](const Tensor& a, const Tensor& b) {
+      return a.matmul(w).tanh() + a.mm(b);
+    };
+    return checkpoint(options, part, checkpoint(options, part, x, frozen), frozen);
+  });
+}
+
+TEST(Reentrant, RunsTheFunctionOnceInEachPassAndWithoutAGraphInTheFirst) {
+  std::vector<bool> with_graph, recomputing;
+  const Tensor x = leaf({4});
+  const auto part = [&](const Tensor& a) {
+    const Tensor y = a.sin();
+    with_graph.push_back(y.requires_grad());
+    recomputing.push_back(is_recomputing());
+    return y;
+  };
+  const Tensor y = checkpoint(reentrant(), part, x);
+  EXPECT_TRUE(y.requires_grad());
+  y.sum().backward();
+  EXPECT_EQ(with_graph, (std::vector<bool>{false, true}));
+  EXPECT_EQ(recomputing, (std::vector<bool>{false, true}));
+}
+
+TEST(Reentrant, KeepsNothingButItsArguments) {
+  const Meter meter;
+  const Tensor x = leaf({1 << 16});
+  const int64_t base = meter.live();
+  Tensor y = checkpoint(
+      reentrant(), [](const Tensor& a) { return a.sin().exp().cos().exp(); }, x);
+  EXPECT_LT(meter.live() - base, int64_t{5} << 16);  // the result and random states
+  y.sum().backward();
+  y = Tensor();
+  EXPECT_EQ(meter.live() - base, int64_t{4} << 16);  // the gradient
+}
+
+TEST(Reentrant, ArgumentsAndResultsMayBeNested) {
+  const Tensor a = leaf({3}), b = leaf({3}, 2);
+  expect_plain({a, b}, [&](const CheckpointOptions& options) {
+    const auto part = [](const std::vector<Tensor>& in, double scale) {
+      return std::make_tuple(in[0] * in[1] * scale, std::vector<Tensor>{in[0].sin(), Tensor()},
+                             in[1].argmax(), 7);
+    };
+    const auto [product, rest, index, number] =
+        checkpoint(options, part, std::vector<Tensor>{a, b}, 0.5);
+    EXPECT_FALSE(index.requires_grad());
+    EXPECT_FALSE(rest[1].defined());
+    EXPECT_EQ(number, 7);
+    return product + rest[0].exp();
+  });
+}
+
+TEST(Reentrant, MayReturnAnArgumentOrAViewOfOne) {
+  const Tensor x = leaf({2, 3});
+  for (const auto& part : std::vector<std::function<Tensor(const Tensor&)>>{
+           [](const Tensor& a) { return a; }, [](const Tensor& a) { return a.t(); },
+           [](const Tensor& a) { return a.select(0, 1); }}) {
+    expect_plain({x}, [&](const CheckpointOptions& options) {
+      return checkpoint(options, part, x.sin()).exp();
+    });
+  }
+}
+
+TEST(Reentrant, DropoutAndGeneratorsFallAsTheyDid) {
+  const Tensor x = leaf({32, 32});
+  const auto run = [&](const CheckpointOptions& options) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
+    const auto part = [](const Tensor& a, at::Generator own) {
+      return at::dropout(a, 0.5, true) * at::rand(a.sizes(), own);
+    };
+    const Tensor y = checkpoint(options, part, x, generator);
+    return y * at::rand_like(y);
+  };
+  expect_plain({x}, run);
+  torch::manual_seed(1);
+  run(reentrant()).sum().backward();
+  const Tensor after = at::rand({4});
+  torch::manual_seed(1);
+  run(CheckpointOptions().enabled(false)).sum().backward();
+  EXPECT_TRUE(bit_equal(after, at::rand({4})));
+}
+
+TEST(Reentrant, BatchNormStatisticsChangeOnceInAStep) {
+  const auto run = [](const CheckpointOptions& options) {
+    torch::manual_seed(3);
+    torch::nn::BatchNorm1d norm(4);
+    const Tensor x = leaf({8, 4});
+    checkpoint(options, norm, x).square().sum().backward();
+    std::vector<Tensor> all = norm->buffers();
+    all.push_back(x.grad());
+    all.push_back(norm->weight.grad());
+    return all;
+  };
+  EXPECT_TRUE(same_bits(run(CheckpointOptions().enabled(false)), run(reentrant())));
+}
+
+TEST(Reentrant, NestsInItselfAndInRegionsOfTheOtherKinds) {
+  const Tensor x = leaf({4, 4}), w = leaf({4, 4}, 2);
+  const auto inner = [w](const Tensor& a) { return at::dropout(a.matmul(w), 0.3, true).tanh(); };
+  for (const CheckpointOptions& other :
+       {reentrant(), options_of(Way::functions), options_of(Way::operators)}) {
+    expect_plain({x, w}, [&](const CheckpointOptions& options) {
+      const CheckpointOptions outer = options.enabled() ? other : options;
+      const Tensor y = checkpoint(
+          outer, [=](const Tensor& a) { return checkpoint(options, inner, a.sin()).exp(); }, x);
+      return checkpoint(
+          options, [=](const Tensor& a) { return checkpoint(outer, inner, a.sin()).exp(); }, y);
+    });
+  }
+}
+
+TEST(Reentrant, TwoThousandInARowAndSixtyFourInsideEachOther) {
+  const Tensor x = leaf({2});
+  expect_plain({x}, [&](const CheckpointOptions& options) {
+    Tensor y = x;
+    for (int i = 0; i < 2000; ++i) {
+      y = checkpoint(
+          options, [](const Tensor& a) { return a.sin() + a; }, y);
+    }
+    return y;
+  });
+  expect_plain({x}, [&](const CheckpointOptions& options) { return nested(options, x, 64); });
+}
+
+TEST(Reentrant, BackwardMayBeRunTwiceAndAccumulates) {
+  const Tensor x = leaf({4});
+  const Tensor y = checkpoint(reentrant(), chain, x).sum();
+  y.backward({}, /*retain_graph=*/true);
+  const Tensor once = x.grad().clone();
+  y.backward();
+  EXPECT_TRUE(bit_equal(x.grad(), once + once));
+  EXPECT_THROW(y.backward(), c10::Error);
+}
+
+TEST(Reentrant, AutocastHoldsInTheReplay) {
+  const Tensor x = leaf({4, 4}), w = leaf({4, 4}, 2);
+  const auto run = [&](const CheckpointOptions& options) {
+    Tensor y;
+    {
+      const tests::Autocast autocast(true);
+      y = checkpoint(
+          options, [w](const Tensor& a) { return a.matmul(w); }, x);
+    }
+    EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+    return y.to(at::kFloat);
+  };
+  expect_plain({x, w}, run);
+}
+
+TEST(Reentrant, WithGradientsOffItIsAPlainCall) {
+  const torch::NoGradGuard no_grad;
+  EXPECT_FALSE(checkpoint(reentrant(), chain, at::ones({2})).requires_grad());
+}
+
+TEST(Reentrant, ContextsStandAroundBothRuns) {
+  std::string log;
+  const auto make = [&log](char c) {
+    return [&log, c] { return std::shared_ptr<void>(nullptr, [&log, c](void*) { log += c; }); };
+  };
+  const Tensor x = leaf({2});
+  checkpoint(reentrant().contexts(make('f'), make('r')), chain, x).sum().backward();
+  EXPECT_EQ(log, "fr");
+}
+
+TEST(Reentrant, TheReportCountsItButNotItsBytes) {
+  const RegionReport report;
+  const Tensor x = leaf({2});
+  checkpoint(reentrant().name("one node").preserve_rng(false), chain, x).sum().backward();
+  const std::vector<RegionStats> regions = report.regions();
+  ASSERT_EQ(regions.size(), 1U);
+  EXPECT_EQ(regions[0].runs, 1);
+  EXPECT_EQ(regions[0].replays, 1);
+  EXPECT_FALSE(regions[0].dropped_known);
+  EXPECT_FALSE(regions[0].preserves_rng);
+  EXPECT_NE(report.str().find("unknown"), std::string::npos);
+  EXPECT_EQ(report.str().find("keeps as much"), std::string::npos);
+}
+
+// Limits.
+
+TEST(ReentrantLimits, GradIsAnErrorAndTheNextBackwardWorks) {
+  const Tensor x = leaf({4});
+  const auto run = [&] { return checkpoint(reentrant().name("part"), chain, x).sum(); };
+  const std::string message = message_of<UsageError>([&] { grad({run()}, {x}); });
+  expect_message(message, "'part'");
+  expect_message(message, "backward() only");
+  EXPECT_THROW(run().backward({}, false, false, at::TensorList({x})), UsageError);
+  run().backward();
+  EXPECT_TRUE(bit_equal(x.grad(), grad({chain(x).sum()}, {x})[0]));
+}
+
+TEST(ReentrantLimits, SecondDerivativesAreAnError) {
+  const Tensor x = leaf({4});
+  const Tensor y = checkpoint(reentrant(), chain, x).sum();
+  expect_message(message_of<UsageError>([&] { y.backward({}, true, /*create_graph=*/true); }),
+                 "second derivatives");
+}
+
+TEST(ReentrantLimits, AnArgumentThatRequiresAGradientIsNeeded) {
+  const Tensor w = leaf({2, 2}), x = at::ones({2, 2});
+  const auto part = [w](const Tensor& a) { return a.matmul(w); };
+  expect_message(message_of<UsageError>([&] { checkpoint(reentrant(), part, x); }),
+                 "requires a gradient");
+  EXPECT_EQ(checkpoint(part, x).requires_grad(), true);
+}
+
+TEST(ReentrantLimits, AReplayWhoseResultsNeedNoGradientIsAnErrorTimeAfterTime) {
+  const Tensor x = leaf({2});
+  const auto part = [](const Tensor& a) {
+    const torch::NoGradGuard no_grad;
+    return a.sin();
+  };
+  for (int i = 0; i < 3; ++i) {
+    const Tensor y = checkpoint(reentrant(), part, x);
+    expect_message(message_of<UsageError>([&] { y.sum().backward(); }), "need not be checkpointed");
+  }
+}
+
+TEST(ReentrantLimits, AnArgumentChangedInPlaceIsAnErrorInTheForwardPassOrAutogradsLater) {
+  const Tensor x = leaf({2});
+  expect_message(message_of<UsageError>([&] {
+                   checkpoint(
+                       reentrant(), [](Tensor a) { return a.mul_(2).sin(); }, x.sin());
+                 }),
+                 "changes its argument tensor 0 in place");
+  Tensor h = x.sin();
+  const Tensor y = checkpoint(reentrant(), chain, h);
+  h.mul_(2);
+  EXPECT_THROW(y.sum().backward(), c10::Error);
+}
+
+TEST(ReentrantLimits, ResultsMustHoldTensorsByValue) {
+  const Tensor x = leaf({2});
+  Tensor sink;
+  const auto nothing = [&](const Tensor& a) { sink = a.sin(); };
+  const auto reference = [&](const Tensor& a) -> Tensor& { return sink = a.sin(); };
+  expect_message(message_of<UsageError>([&] { checkpoint(reentrant(), nothing, x); }), "by value");
+  expect_message(message_of<UsageError>([&] { checkpoint(reentrant(), reference, x); }),
+                 "by value");
+}
+
+TEST(ReentrantLimits, OptionsThatItCannotHonourAreErrors) {
+  const Tensor x = leaf({2});
+  for (const CheckpointOptions& options :
+       {reentrant().debug(true), reentrant().respect_outer_hooks(false),
+        reentrant().replay(Replay::operators), reentrant().policy(Policy::full())}) {
+    expect_message(message_of<UsageError>([&] { checkpoint(options, chain, x); }), "does not go");
+  }
+}
+
+TEST(ReentrantLimits, AReplayThatDiffersIsAMismatch) {
+  const Tensor x = leaf({4});
+  int runs = 0;
+  const auto shape = [&](const Tensor& a) {
+    return runs++ == 0 ? a.sin() : a.sin().slice(0, 0, 2);
+  };
+  const Tensor y = checkpoint(reentrant(), shape, x);
+  expect_message(message_of<RecomputeMismatch>([&] { y.sum().backward(); }), "other tensors");
+
+  double factor = 2;
+  const auto value = [&](const Tensor& a) { return a.sin() * factor; };
+  const Tensor z = checkpoint(reentrant().determinism(Determinism::values), value, x);
+  factor = 3;
+  expect_message(message_of<RecomputeMismatch>([&] { z.sum().backward(); }), "other tensors");
+
+  bool draws = false;
+  const auto random = [&](const Tensor& a) { return draws ? at::dropout(a, 0.5, true) : a.sin(); };
+  const Tensor u = checkpoint(reentrant(), random, x);
+  draws = true;
+  expect_message(message_of<RecomputeMismatch>([&] { u.sum().backward(); }), "random numbers");
+}
+
+// The value that was saved has been replaced by the one of the forward pass: autograd notices.
+TEST(ReentrantLimits, ABufferThatItWritesAndSavesIsAutogradsError) {
+  const Tensor x = leaf({4});
+  const Tensor buffer = at::ones({4});
+  const auto part = [buffer](const Tensor& a) {
+    {
+      const torch::NoGradGuard no_grad;
+      Tensor(buffer).mul_(0.5).add_(a);
+    }
+    return a * buffer;
+  };
+  const Tensor y = checkpoint(reentrant(), part, x);
+  EXPECT_THROW(y.sum().backward(), c10::Error);
+}
+
+TEST(ReentrantLimits, AnExceptionInTheFunctionPassesInEitherRun) {
+  const Tensor x = leaf({2});
+  bool fails = true;
+  const auto part = [&](const Tensor& a) {
+    if (fails) throw std::runtime_error("mine");
+    return a.sin();
+  };
+  EXPECT_EQ(message_of<std::runtime_error>([&] { checkpoint(reentrant(), part, x); }), "mine");
+  fails = false;
+  const Tensor y = checkpoint(reentrant(), part, x);
+  fails = true;
+  EXPECT_EQ(message_of<std::runtime_error>([&] { y.sum().backward({}, true); }), "mine");
+  fails = false;
+  y.sum().backward();
+  EXPECT_TRUE(bit_equal(x.grad(), x.cos()));
+}
+
+TEST(Reentrant, BackwardPassesOnSeveralThreads) {
+  const Tensor w = leaf({8, 8}, 9);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t, w = w.detach()] {
+      const Tensor x = leaf({8, 8}, 10 + t), own = w.clone().requires_grad_();
+      for (int step = 0; step < 10; ++step) {
+        expect_plain({x, own}, [&](const CheckpointOptions& options) {
+          return checkpoint(
+              options, [own](const Tensor& a) { return a.matmul(own).tanh(); }, x);
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace reprise::testing
