@@ -6,7 +6,7 @@ JOBS        ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup configure build demo test fuzz bench bench-peers format lint clean help
+.PHONY: setup configure build demo test stress fuzz bench bench-peers format lint clean help
 
 setup: ## install what is missing: packages, LibTorch
 	@scripts/setup.sh
@@ -27,6 +27,13 @@ demo: configure ## plain and checkpointed training, side by side
 test: build ## all tests
 	@ctest --test-dir $(BUILD_DIR) --output-on-failure --parallel $(JOBS) \
 	  --output-log $(BUILD_DIR)/ctest.log
+
+REGIONS ?= 2000
+stress: setup ## random nested regions under sanitizers: address and undefined, then thread
+	@set -e; for preset in asan tsan; do \
+	  cmake --preset $$preset -D REPRISE_PCH=OFF $(CMAKE_FLAGS); \
+	  cmake --build build-$$preset --parallel $(JOBS) --target reprise_stress; \
+	  OMP_NUM_THREADS=1 build-$$preset/tests/reprise_stress $(REGIONS); done
 
 FUZZ_SECONDS ?= 60
 fuzz: configure ## random programs against the tape, with fresh seeds, for FUZZ_SECONDS

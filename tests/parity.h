@@ -7,25 +7,11 @@
 #include <vector>
 
 #include "tests/support.h"
+#include "tests/ways.h"
 
 // For tests of what checkpoint() promises in whichever way activations come back.
 
 namespace reprise::testing {
-
-enum class Way {
-  functions,        ///< the function is run again, up to the last tensor that is needed
-  whole_functions,  ///< the function is run again, to its end
-  operators,        ///< the operators that are needed are run again
-};
-
-inline CheckpointOptions options_of(Way way) {
-  if (way == Way::operators) {
-    return CheckpointOptions()
-        .replay(Replay::operators)
-        .policy(Policy::recompute_all().audit(false));
-  }
-  return CheckpointOptions().early_stop(way == Way::functions);
-}
 
 inline std::string name_of(const ::testing::TestParamInfo<Way>& info) {
   switch (info.param) {

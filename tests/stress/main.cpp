@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <atomic>
+#include <barrier>
+#include <cstdlib>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <reprise/reprise.h>
+
+#include <torch/torch.h>
+
+#include "tests/random_program.h"
+
+// Random nested regions against plain, bit by bit, with failures, to be run under sanitizers: in
+// the forward pass, in replays, and with several backward passes through one graph at once.
+
+namespace {
+
+using namespace reprise;
+using namespace reprise::testing;
+using at::Tensor;
+using torch::autograd::grad;
+using Fault = FaultInjector::Fault;
+
+constexpr int kDepth = 5;
+constexpr Grammar kPlain{.failures = true};
+constexpr Grammar kRegions{.regions = true, .whole_functions = true, .failures = true};
+
+int64_t failed_forward = 0, failed_backward = 0;
+
+/// The leaves of one program: of some shape.
+struct Leaves {
+  explicit Leaves(unsigned seed) {
+    torch::manual_seed(seed);
+    const int64_t rows = 1 + seed % 5, columns = 2 + seed / 5 % 4;
+    x = at::randn({rows, columns}).requires_grad_();
+    w = at::randn({columns, columns}).requires_grad_();
+  }
+  Tensor loss(const RandomProgram& program, unsigned seed) const {
+    torch::manual_seed(seed);
+    const std::vector<Tensor> results = program.run({x, x.sin()}, seed, kDepth);
+    return results[0].sin().sum() + (results[1] * x.matmul(w)).sum();
+  }
+  Tensor x, w;
+};
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+bool same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  return bit_equal(a[0], b[0]) && bit_equal(a[1], b[1]);
+}
+
+Tensor stream() { return at::globalContext().defaultGenerator(at::kCPU).get_state(); }
+
+/// The forward pass, left by an exception at some step; whatever it had made must be gone.
+void fail_forward(const Leaves& leaves, unsigned seed, FaultInjector& faults) {
+  const int64_t base = Meter().live();
+  faults.arm(1 + seed % 23);
+  try {
+    leaves.loss(RandomProgram(leaves.w, kRegions, &faults), seed);
+  } catch (const Fault&) {
+    ++failed_forward;
+  }
+  faults.arm(0);
+  require(Meter().live() == base, "something is left of a forward pass that failed");
+}
+
+/// A backward pass, left by an exception in a replay. The next one must not notice.
+void fail_backward(const Leaves& leaves, const Tensor& loss, unsigned seed, FaultInjector& faults) {
+  const Tensor before = stream();
+  faults.arm(1 + seed % 17);
+  try {
+    grad({loss}, {leaves.x, leaves.w}, {}, /*retain_graph=*/true);
+  } catch (const Fault&) {
+    ++failed_backward;
+  }
+  faults.arm(0);
+  require(bit_equal(stream(), before), "a backward pass moved the random stream");
+}
+
+void walk_on_threads(const Leaves& leaves, const Tensor& loss,
+                     const std::vector<Tensor>& expected) {
+  constexpr int kThreads = 3;
+  std::barrier start(kThreads);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      start.arrive_and_wait();
+      const auto ours = grad({loss}, {leaves.x, leaves.w}, {}, /*retain_graph=*/true);
+      if (!same(ours, expected)) ++wrong;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  require(wrong == 0, "backward passes on several threads gave other gradients");
+}
+
+void check(unsigned seed) {
+  FaultInjector faults;
+  const Leaves leaves(seed);
+  const Tensor plain = leaves.loss(RandomProgram(leaves.w, kPlain), seed);
+  const Tensor plain_stream = stream();
+  const auto expected = grad({plain}, {leaves.x, leaves.w});
+
+  fail_forward(leaves, seed, faults);
+  const int64_t base = Meter().live();
+  {
+    const Tensor loss = leaves.loss(RandomProgram(leaves.w, kRegions, &faults), seed);
+    require(bit_equal(loss, plain), "the loss differs");
+    require(bit_equal(stream(), plain_stream), "the random stream differs");
+    fail_backward(leaves, loss, seed, faults);
+    require(same(grad({loss}, {leaves.x, leaves.w}, {}, /*retain_graph=*/true), expected),
+            "the gradients differ");
+    walk_on_threads(leaves, loss, expected);
+    require(same(grad({loss}, {leaves.x, leaves.w}), expected), "the last gradients differ");
+  }
+  require(Meter().live() == base, "something is left of a step");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int64_t wanted = argc > 1 ? std::atoll(argv[1]) : 2000;
+  const auto first = static_cast<unsigned>(argc > 2 ? std::atoll(argv[2]) : 0);
+  if (argc > 3 || wanted < 1) {
+    std::cerr << "usage: reprise_stress [REGIONS [FIRST_SEED]]\n";
+    return 2;
+  }
+  at::set_num_threads(1);
+  unsigned seed = first;
+  try {
+    for (; RandomProgram::regions() < wanted; ++seed) check(seed);
+  } catch (const std::exception& error) {
+    std::cerr << "seed " << seed << ": " << error.what() << "\n";
+    return 1;
+  }
+  std::cout << seed - first << " programs, " << RandomProgram::regions() << " regions, "
+            << failed_forward << " forward and " << failed_backward
+            << " backward passes left by an exception\n";
+}
