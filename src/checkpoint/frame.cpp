@@ -40,8 +40,7 @@ Frame::Frame(const CheckpointOptions& options, std::shared_ptr<ReplayCall> call)
 }
 
 std::shared_ptr<PackedTensor> Frame::pack(const at::Tensor& tensor) {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  auto slot = std::make_shared<Slot>(shared_from_this(), slots_.size(), tensor);
+  auto slot = std::make_shared<Slot>(shared_from_this(), tensor);
   // What an operator is about to fill has no contents yet, and statistics that it updates begin
   // elsewhere in the replay; no gradient depends on them.
   if (options().determinism() == Determinism::values) {
@@ -49,8 +48,17 @@ std::shared_ptr<PackedTensor> Frame::pack(const at::Tensor& tensor) {
         running_operator_updates_statistics() && tensor.is_leaf() && !tensor.requires_grad();
     if (!statistics && !running_operator_fills_arguments()) slot->hash = content_hash(tensor);
   }
+  const std::lock_guard<std::mutex> lock(slots_mutex_);
   slots_.push_back(slot);
   return slot;
+}
+
+std::vector<std::shared_ptr<Slot>> Frame::slots() const {
+  std::vector<std::shared_ptr<Slot>> alive;
+  const std::lock_guard<std::mutex> lock(slots_mutex_);
+  alive.reserve(slots_.size());
+  for (const auto& slot : slots_) alive.push_back(slot.lock());
+  return alive;
 }
 
 void Frame::end_first_run() {
@@ -81,18 +89,18 @@ at::Tensor Frame::unpack(Slot& slot) {
 void Frame::replay(int64_t pass, const Slot& asked) {
   // Every slot still alive wants its tensor, but for those that have had it in this backward pass
   // and are asked again; outside a backward pass nobody but the asker does.
-  std::vector<std::shared_ptr<Slot>> wanted(slots_.size());
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    auto slot = slots_[i].lock();
-    const bool other = slot && pass != kNoPass && slot->unpacked_pass != pass;
-    if (slot && (other || slot.get() == &asked)) wanted[i] = std::move(slot);
+  std::vector<std::shared_ptr<Slot>> wanted = slots();
+  const std::size_t saved = wanted.size();
+  for (std::shared_ptr<Slot>& slot : wanted) {
+    const bool waits = slot && pass != kNoPass && slot->unpacked_pass != pass;
+    if (!waits && slot.get() != &asked) slot.reset();
   }
   const auto collector = std::make_shared<Collector>(
       std::move(wanted), pass, options().determinism() != Determinism::none, early_stop_);
   const bool look = !savings_known_ && dropped_.memory_is_at_its_peak();
   try {
     run_call(collector);
-    check(*collector);
+    check(*collector, saved);
   } catch (...) {
     drop_values(pass);
     throw;
@@ -143,8 +151,7 @@ void Frame::run_call(const std::shared_ptr<Collector>& collector) {
   }
 }
 
-void Frame::check(const Collector& collector) const {
-  const std::size_t saved = slots_.size();
+void Frame::check(const Collector& collector, std::size_t saved) const {
   if (collector.count() < collector.needed()) {
     mismatch("the forward pass saved " + tensors(saved) + ", the replay only " +
                  std::to_string(collector.count()),
@@ -171,8 +178,7 @@ void Frame::mismatch(const std::string& what, bool may_end_early) const {
 
 void Frame::drop_values(int64_t pass) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  for (const auto& weak : slots_) {
-    const auto slot = weak.lock();
+  for (const auto& slot : slots()) {
     if (slot && slot->value_pass == pass) slot->value = at::Tensor();
   }
 }
@@ -181,8 +187,7 @@ void Frame::drop_values(int64_t pass) {
 void Frame::count_dropped() {
   int64_t bytes = 0;
   std::optional<c10::Device> device;
-  for (const auto& weak : slots_) {
-    const auto slot = weak.lock();
+  for (const auto& slot : slots()) {
     if (!slot || !slot->metadata.maker || (device && *device != slot->metadata.device)) continue;
     device = slot->metadata.device;
     bytes += slot->metadata.bytes();
@@ -192,8 +197,7 @@ void Frame::count_dropped() {
 
 void Frame::look_at_savings() {
   int64_t bytes = 0;
-  for (const auto& weak : slots_) {
-    const auto slot = weak.lock();
+  for (const auto& slot : slots()) {
     if (slot && slot->value.defined() && slot->metadata.maker) bytes += slot->metadata.bytes();
   }
   if (!dropped_.saved_nothing(bytes)) return;

@@ -19,7 +19,7 @@
 // again, once for each backward pass, and fills every slot that is still wanted.
 //
 // Ownership: graph node -> Slot -> Frame -> arguments. The frame knows its slots only weakly, so it
-// dies with the graph. Thread-safe: one lock for each frame, held while it replays.
+// dies with the graph. Thread-safe: one lock for each frame is held while it replays.
 
 namespace reprise::detail {
 
@@ -49,7 +49,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
  private:
   void replay(int64_t pass, const Slot& asked);
   void run_call(const std::shared_ptr<Collector>& collector);
-  void check(const Collector& collector) const;
+  void check(const Collector& collector, std::size_t saved) const;
   [[noreturn]] void mismatch(const std::string& what, bool may_end_early) const;
   void drop_values(int64_t pass);
   void count_dropped();
@@ -63,7 +63,13 @@ class Frame : public std::enable_shared_from_this<Frame> {
   const bool early_stop_;
   const bool under_mode_;  // a dispatch mode, such as a scope's, was on in the first run
 
+  /// Those still alive; null in the place of the others.
+  std::vector<std::shared_ptr<Slot>> slots() const;
+
+  // An operator that draws saves tensors while it holds the draw mutex, which a replay takes while
+  // it holds mutex_. So there is another one for the slots; nothing is called while it is held.
   std::recursive_mutex mutex_;  // recursive: the function may run backward passes of its own
+  mutable std::mutex slots_mutex_;
   std::vector<std::weak_ptr<Slot>> slots_;
   DroppedBytes dropped_;
   bool savings_known_ = false;                   // whether dropping was of any use

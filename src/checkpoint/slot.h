@@ -14,12 +14,11 @@ namespace reprise::detail {
 /// What stands in the graph for one tensor saved in a region. Owned by the graph, holds its frame.
 class Slot final : public PackedTensor {
  public:
-  Slot(std::shared_ptr<Frame> frame, std::size_t index, const at::Tensor& tensor)
-      : index(index), metadata(tensor), stamp(tensor), frame_(std::move(frame)) {}
+  Slot(std::shared_ptr<Frame> frame, const at::Tensor& tensor)
+      : metadata(tensor), stamp(tensor), frame_(std::move(frame)) {}
 
   at::Tensor unpack() override { return frame_->unpack(*this); }
 
-  const std::size_t index;  // place in the order of saving
   const SavedMetadata metadata;
   const VersionStamp stamp;
   std::optional<uint64_t> hash;  // of its contents, with Determinism::values
