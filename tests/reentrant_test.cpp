@@ -101,6 +101,46 @@ TEST(Reentrant, MayReturnAnArgumentOrAViewOfOne) {
   }
 }
 
+TEST(Reentrant, MayEndInAnInPlaceOperatorOnAView) {
+  const Tensor x = leaf({2, 3});
+  for (const bool whole : {false, true}) {
+    expect_plain({x}, [&](const CheckpointOptions& options) {
+      const auto part = [whole](const Tensor& a) {
+        const Tensor y = a.clone();
+        const Tensor view = y.select(0, 1).mul_(3);
+        return whole ? y : view;
+      };
+      return checkpoint(options, part, x.sin()).exp();
+    });
+  }
+}
+
+TEST(Reentrant, WhatOthersHaveTooIsReturnedAsACopyOfTheTensorNotTurnedIntoAResult) {
+  const Tensor x = leaf({3}), w = leaf({3}, 2), buffer = at::ones({3});
+  expect_plain({x, w}, [&](const CheckpointOptions& options) {
+    const auto part = [w, buffer](const Tensor& a) {
+      const Tensor y = a.exp();
+      return std::vector<Tensor>{y, w, buffer, y, y.view({3, 1})};
+    };
+    const std::vector<Tensor> results = checkpoint(options, part, x.sin());
+    EXPECT_TRUE(w.is_leaf());
+    EXPECT_FALSE(buffer.requires_grad());
+    return results[0] * results[1] * results[2] * results[3] * results[4].view({3});
+  });
+}
+
+TEST(Reentrant, CapturedActivationsAndParametersGetTheirGradientsAndHooksOnce) {
+  const Tensor x = leaf({3, 3}), w = leaf({3, 3}, 2);
+  int hooks = 0;
+  w.register_hook([&](const Tensor& gradient) { return ++hooks, gradient * 2; });
+  expect_plain({x, w}, [&](const CheckpointOptions& options) {
+    const Tensor h = x.sin().exp();
+    return checkpoint(
+        options, [w, h](const Tensor& a) { return a.mm(w).mm(w) * h; }, x.cos());
+  });
+  EXPECT_EQ(hooks, 2);  // plain's and ours
+}
+
 TEST(Reentrant, DropoutAndGeneratorsFallAsTheyDid) {
   const Tensor x = leaf({32, 32});
   const auto run = [&](const CheckpointOptions& options) {
@@ -267,6 +307,30 @@ TEST(ReentrantLimits, AnArgumentChangedInPlaceIsAnErrorInTheForwardPassOrAutogra
   const Tensor y = checkpoint(reentrant(), chain, h);
   h.mul_(2);
   EXPECT_THROW(y.sum().backward(), c10::Error);
+}
+
+TEST(ReentrantLimits, AResultThatSharesItsMemoryRefusesToBeChangedInPlace) {
+  const Tensor x = leaf({2, 2});
+  for (const auto& part : std::vector<std::function<std::vector<Tensor>(const Tensor&)>>{
+           [](const Tensor& a) { return std::vector<Tensor>{a}; },
+           [](const Tensor& a) { return std::vector<Tensor>{a.t()}; },
+           [](const Tensor& a) {
+             const Tensor y = a.exp();
+             return std::vector<Tensor>{y, y.t()};
+           }}) {
+    for (Tensor result : checkpoint(reentrant(), part, x.sin())) {
+      EXPECT_THROW(result.mul_(2), c10::Error);
+    }
+  }
+}
+
+// In the replay, the variable is the result. LibTorch would wait for itself for ever.
+TEST(ReentrantLimits, AFunctionThatUsesItsOwnResultIsAnError) {
+  const Tensor x = leaf({2});
+  Tensor h = x.sin();
+  h = checkpoint(
+      reentrant(), [&h](const Tensor& a) { return a * h; }, x);
+  expect_message(message_of<UsageError>([&] { h.sum().backward(); }), "its own result");
 }
 
 TEST(ReentrantLimits, ResultsMustHoldTensorsByValue) {

@@ -42,8 +42,8 @@ namespace reprise {
 /// named(), boundary() and keep(). What flows in is kept where a replay reads it; changing it in
 /// place before the backward pass is an Error there.
 ///
-/// With Variant::reentrant, the function's results come out as copies whose gradients lead to one
-/// node; see CheckpointOptions::variant() for what it demands.
+/// With Variant::reentrant, the function runs with gradients off, and its results come out as those
+/// of one node; see CheckpointOptions::variant() for what it demands.
 ///
 /// Throws RecomputeMismatch, from the backward pass, when the replay saves other tensors than the
 /// forward pass did, and Error when the autograd engine was replaced by another library.

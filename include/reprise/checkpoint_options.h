@@ -75,7 +75,8 @@ class REPRISE_API CheckpointOptions {
   ///   - The function returns tensors, by value; they may stand in what visit_nested() knows.
   ///   - backward() only: not autograd::grad(), no `inputs`, no create_graph.
   ///   - In the replay at least one result must depend on something that requires a gradient.
-  ///   - The function must change no argument in place, nor a buffer whose value it saves.
+  ///   - The function must change no argument in place, nor a buffer whose value it saves. Results
+  ///     that share their memory with anything else cannot be changed in place.
   ///   - A gradient that parameters get from several regions, or in addition to one that they have,
   ///     is summed in another order than plain: equal, but perhaps not to the last bit.
   ///   - Hooks on parameters run once for each region, before the backward pass is over.

@@ -16,6 +16,7 @@
 #include "meter/content_hash.h"
 #include "meter/region_log.h"
 #include "torch/backward_pass.h"
+#include "torch/graph.h"
 #include "torch/saved_tensor.h"
 
 namespace reprise::detail {
@@ -61,7 +62,8 @@ struct Region : torch::CustomClassHolder {
   std::vector<at::Tensor> arguments;  // until the node has them; inference tensors for ever
   std::vector<ResultStamp> results;
   std::vector<bool> differentiable;  // which results the node has
-  std::recursive_mutex mutex;        // replays take turns; the function may run backward passes
+  const void* node = nullptr;
+  std::recursive_mutex mutex;  // replays take turns; the function may run backward passes
 };
 
 std::vector<at::Tensor> Region::run_again(const std::vector<at::Tensor>& given) {
@@ -153,6 +155,13 @@ variable_list Reentrant::backward(AutogradContext* node, const variable_list& gr
                      "this region need not be checkpointed: call the function without "
                      "checkpoint(), or use Variant::non_reentrant");
   }
+  // LibTorch holds a lock of this node: a backward pass that came back to it would wait for ever.
+  if (leads_to(roots, region->node)) {
+    throw UsageError(region->call.label() +
+                         ": its function uses its own result, which it can only "
+                         "have captured by reference",
+                     "capture by value what may change, or pass it as an argument");
+  }
   torch::autograd::backward(roots, root_gradients);
   variable_list to_arguments;
   for (const at::Tensor& argument : arguments) {
@@ -217,15 +226,20 @@ std::vector<at::Tensor> reentrant_forward(const CheckpointOptions& options,
     unchanged.check();
     region->results = stamps_of(results, options.determinism());
     variable_list differentiable;
-    for (const at::Tensor& result : results) {
+    for (at::Tensor& result : results) {
       region->differentiable.push_back(can_have_gradient(result));
-      if (region->differentiable.back()) differentiable.push_back(result);
+      if (!region->differentiable.back()) continue;
+      // What others have, too (a parameter, a buffer, another result) must not become a result of
+      // this node. As a view made without a graph it also refuses to be changed in place.
+      if (result.use_count() > 1) result = result.alias();
+      differentiable.push_back(result);
     }
     log_region(options.name(), std::nullopt, options.preserve_rng());
     return differentiable;
   };
   const variable_list connected =
       Reentrant::apply(at::TensorList(arguments), region, std::function<variable_list()>(run));
+  if (!connected.empty()) region->node = node_of(connected.front());
   auto next = connected.begin();
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (region->differentiable[i]) results[i] = *next++;
