@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/generated/Functions.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
-#include "tests/autocast.h"
 
 // Gradients in every way of going backward. Numbers are those of the behaviours in the design's
 // list of what PyTorch's own tests assert.
@@ -117,7 +116,7 @@ TEST_P(Gradients, UnderAutocastEqualPlain) {
   for (const bool on : {true, false}) {
     const auto run = [&](const CheckpointOptions& options) {
       return loss_and_gradients({x, w, b}, [&] {
-        const tests::Autocast autocast(on);
+        const Autocast autocast(at::kCPU, at::kBFloat16, on);
         return checkpoint(options, f, x).sum();
       });
     };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <thread>
 
-#include "tests/autocast.h"
 #include "tests/parity.h"
 #include "tests/warnings.h"
 
@@ -217,7 +216,7 @@ TEST(Reentrant, AutocastHoldsInTheReplay) {
   const auto run = [&](const CheckpointOptions& options) {
     Tensor y;
     {
-      const tests::Autocast autocast(true);
+      const Autocast autocast(at::kCPU);
       y = checkpoint(
           options, [w](const Tensor& a) { return a.matmul(w); }, x);
     }

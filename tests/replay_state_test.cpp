@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tests/autocast.h"
 #include "tests/support.h"
 
 // The replay finds the state that the forward pass ran in, and leaves what it found.
@@ -107,10 +106,10 @@ TEST(ReplayState, AutocastIsAsInForwardWhereverTheBackwardRuns) {
         seen.clear();
         Tensor y;
         {
-          const tests::Autocast autocast(forward);
+          const Autocast autocast(at::kCPU, at::kBFloat16, forward);
           y = checkpoint(CheckpointOptions().enabled(on).early_stop(false), f, x);
         }
-        const tests::Autocast autocast(backward);
+        const Autocast autocast(at::kCPU, at::kBFloat16, backward);
         results.push_back(
             torch::autograd::grad({y.to(at::kFloat).sum()}, {x, linear->weight, linear->bias}));
         for (const auto dtype : seen) EXPECT_EQ(dtype, forward ? at::kBFloat16 : at::kFloat);

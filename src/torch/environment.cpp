@@ -39,12 +39,11 @@ void Numerics::apply() const {
 Environment Environment::capture() {
   Environment now;
   const auto add = [&](c10::DeviceType device) {
-    now.autocast_.push_back({device, at::autocast::is_autocast_enabled(device),
-                             at::autocast::get_autocast_dtype(device)});
+    now.autocast_.emplace_back(device, autocast_settings(device));
   };
   add(c10::kCPU);
   const auto accelerator = at::accelerator::getAccelerator();
-  if (accelerator && at::autocast::is_autocast_available(*accelerator)) add(*accelerator);
+  if (accelerator && autocast_available(*accelerator)) add(*accelerator);
   now.autocast_cache_ = at::autocast::is_autocast_cache_enabled();
   if (accelerator) now.current_device_ = at::accelerator::getDeviceIndex();
   now.numerics_ = Numerics::capture();
@@ -52,10 +51,7 @@ Environment Environment::capture() {
 }
 
 void Environment::apply() const {
-  for (const Autocast& autocast : autocast_) {
-    at::autocast::set_autocast_enabled(autocast.device, autocast.enabled);
-    at::autocast::set_autocast_dtype(autocast.device, autocast.dtype);
-  }
+  for (const auto& [device, settings] : autocast_) set_autocast(device, settings);
   at::autocast::set_autocast_cache_enabled(autocast_cache_);
   if (current_device_ && at::accelerator::getDeviceIndex() != *current_device_) {
     at::accelerator::setDeviceIndex(*current_device_);
@@ -71,12 +67,12 @@ NumericsReplay::~NumericsReplay() { before_.apply(); }
 
 EnvironmentReplay::EnvironmentReplay(const Environment& environment)
     : before_(Environment::capture()) {
-  at::autocast::increment_nesting();
+  enter_autocast();
   environment.apply();
 }
 
 EnvironmentReplay::~EnvironmentReplay() {
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  leave_autocast();
   before_.apply();
 }
 

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <c10/core/Device.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
+
+#include "torch/autocast.h"
 
 // Settings outside the tensors that decide what an operator computes: captured in the forward pass,
 // in force again for the replay, then put back.
@@ -37,13 +40,7 @@ class Environment {
   void apply() const;
 
  private:
-  struct Autocast {
-    c10::DeviceType device;
-    bool enabled;
-    c10::ScalarType dtype;
-    bool operator==(const Autocast&) const = default;
-  };
-  std::vector<Autocast> autocast_;
+  std::vector<std::pair<c10::DeviceType, AutocastSettings>> autocast_;
   bool autocast_cache_ = true;
   std::optional<c10::DeviceIndex> current_device_;  // of the accelerator, where there is one
   Numerics numerics_;

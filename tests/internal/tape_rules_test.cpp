@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <reprise/amp.h>
 #include <reprise/error.h>
 #include <reprise/meter.h>
 
 #include <ATen/ScalarOps.h>
 #include <torch/library.h>
 
-#include "tests/autocast.h"
 #include "tests/internal/tape_programs.h"
 
 // The sixteen rules of docs/tape.md: for each, the smallest program that goes wrong without it. The
@@ -105,9 +105,9 @@ TEST(TapeRules, R05_DrawsAreReplayedFromTheirGeneratorsState) {
 
 // The scope begins under autocast, which would make this product bfloat16.
 TEST(TapeRules, R06_ReplaysRunBelowAutocast) {
-  const tests::Autocast everywhere(true);
+  const Autocast everywhere(at::kCPU);
   check_loss({4, 4}, [](const Tensor& x) {
-    const tests::Autocast here(false);
+    const Autocast here(at::kCPU, at::kBFloat16, false);
     return (x * x.detach().mm(x.detach())).sum();
   });
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tests/autocast.h"
 
 #include "tests/matrix/matrix.h"
 
@@ -8,7 +7,6 @@
 namespace reprise::matrix {
 namespace {
 
-using tests::Autocast;
 
 /// The weights are used twice, so that the second use finds them in autocast's cache.
 struct Net : nn::Module {
@@ -32,7 +30,7 @@ TEST(Matrix, AutocastInTheForwardPass) {
   check("autocast in forward", training([](const Cell& cell) {
           const auto net = std::make_shared<Net>();
           return model_of(cell, net, {4, 8}, [=](const Tensor& x, int) {
-            const Autocast autocast(true);
+            const Autocast autocast(at::kCPU);
             return net->forward(x);
           });
         }));
@@ -44,12 +42,12 @@ TEST(Matrix, AutocastInForwardAndBackwardWithItsCacheOverThreeSteps) {
   const Program steps = training([](const Cell& cell) {
     const auto net = std::make_shared<Net>();
     return model_of(cell, net, {4, 8}, [=](const Tensor& x, int) {
-      const Autocast inner(true);
+      const Autocast inner(at::kCPU);
       return net->forward(x);
     });
   });
   check("autocast in forward and backward", [&](Cell& cell) {
-    const Autocast outer(true);
+    const Autocast outer(at::kCPU);
     steps(cell);
   });
 }
@@ -61,13 +59,13 @@ TEST(Matrix, AutocastThatIsOffForAPart) {
     const auto net = std::make_shared<Net>();
     return model_of(cell, net, {4, 8}, [=](const Tensor& x, int) {
       const Tensor y = net->forward(x);
-      const Autocast off(false);
+      const Autocast off(at::kCPU, at::kBFloat16, false);
       const Tensor wide = y.to(at::kFloat).exp();
       return at::matmul(wide.sin(), wide).tanh();
     });
   });
   check("autocast off for a part", [&](Cell& cell) {
-    const Autocast on(true);
+    const Autocast on(at::kCPU);
     steps(cell);
   });
 }
@@ -79,7 +77,7 @@ TEST(Matrix, AutocastInTheBackwardPassOnly) {
     const Tensor x = cell.leaf(model.input);
     const Tensor loss = cell.forward([&] { return loss_of(net->forward(x)); });
     {
-      const Autocast autocast(true);
+      const Autocast autocast(at::kCPU);
       loss.backward();
     }
     cell.note("loss", loss);

@@ -6,7 +6,6 @@
 
 #include <ATen/record_function.h>
 
-#include "tests/autocast.h"
 #include "tests/parity.h"
 
 // Public reports of selective checkpointing elsewhere that a C++ program could meet, and that go
@@ -100,7 +99,7 @@ TEST(ReportsOnPolicies, AWeightSharedByRegionsUnderAutocastEqualsPlain) {
   const Tensor x = leaf({8, 8}), w = leaf({8, 8}, 2);
   const auto f = [&](const Tensor& t) { return t.mm(w).sin().mm(w); };
   expect_plain_under_each({x, w}, [&](const CheckpointOptions& options) {
-    const tests::Autocast autocast(true);
+    const Autocast autocast(at::kCPU);
     const Tensor a = checkpoint(options, f, x), b = checkpoint(options, f, x.cos());
     return (a * b).to(at::kFloat);
   });

@@ -8,7 +8,6 @@
 
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
-#include "tests/autocast.h"
 #include "tests/parity.h"
 
 // Public reports of checkpointing elsewhere that a C++ program could meet, and that go right here.
@@ -101,7 +100,7 @@ TEST_P(Reports, AutocastsCacheOfWeightsMayDifferInTheReplay) {
     for (const bool backward_inside : {false, true}) {
       const auto model = [&](const CheckpointOptions& options) {
         return [&, options] {
-          const tests::Autocast autocast(true);
+          const Autocast autocast(at::kCPU);
           Tensor h = leaves.back();
           if (cached_before) h = shared(h);
           h = checkpoint(options, part, h);
