@@ -118,7 +118,7 @@ TEST(Compare, reports_what_the_regions_did_in_one_step) {
     }
     return names;
   };
-  EXPECT_THAT(names(comparison.rows[1]), ElementsAre("layer 3", "layers 0-2"));
+  EXPECT_THAT(names(comparison.rows[1]), ElementsAre("layers 0-2", "layer 3"));
   EXPECT_THAT(names(comparison.rows[2]), ElementsAre("layer 1", "layer 3"));
   EXPECT_THAT(names(comparison.rows[3]), ElementsAre("tape:full"));
   EXPECT_THAT(names(comparison.rows[4]), ElementsAre("layer 0", "layer 1", "layer 2", "layer 3"));

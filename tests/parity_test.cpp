@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/generated/Functions.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
-
 // Gradients in every way of going backward. Numbers are those of the behaviours in the design's
 // list of what PyTorch's own tests assert.
 

@@ -128,16 +128,45 @@ TEST(Reentrant, WhatOthersHaveTooIsReturnedAsACopyOfTheTensorNotTurnedIntoAResul
   });
 }
 
-TEST(Reentrant, CapturedActivationsAndParametersGetTheirGradientsAndHooksOnce) {
+TEST(Reentrant, CapturedParametersGetTheirGradientsAndHooksOnce) {
   const Tensor x = leaf({3, 3}), w = leaf({3, 3}, 2);
   int hooks = 0;
   w.register_hook([&](const Tensor& gradient) { return ++hooks, gradient * 2; });
   expect_plain({x, w}, [&](const CheckpointOptions& options) {
-    const Tensor h = x.sin().exp();
     return checkpoint(
-        options, [w, h](const Tensor& a) { return a.mm(w).mm(w) * h; }, x.cos());
+        options, [w](const Tensor& a) { return a.mm(w).mm(w); }, x.cos());
   });
   EXPECT_EQ(hooks, 2);  // plain's and ours
+}
+
+TEST(Reentrant, GradientsArriveAsTheyWereNotLaidOutAsTheArgument) {
+  const Tensor x = leaf({37, 129}), b = leaf({129}, 2), k = leaf({129, 37}, 5).detach();
+  expect_plain({x, b}, [&](const CheckpointOptions& options) {
+    return checkpoint(
+        options, [k](const Tensor& a) { return a.t() * k; }, x + b);
+  });
+}
+
+TEST(Reentrant, AHookThatTheFunctionPutsOnItsArgumentIsAppliedOnce) {
+  const Tensor x = leaf({3});
+  const auto part = [](const Tensor& a) {
+    a.register_hook([](const Tensor& gradient) { return gradient * 2; });
+    return a.sin();
+  };
+  expect_plain(
+      {x}, [&](const CheckpointOptions& options) { return checkpoint(options, part, x * 1.5); });
+}
+
+TEST(Reentrant, LayersOfASequentialMayBeReentrant) {
+  torch::manual_seed(3);
+  torch::nn::Sequential model(torch::nn::Linear(4, 4), torch::nn::Tanh(), torch::nn::Linear(4, 4));
+  const Tensor x = leaf({2, 4});
+  std::vector<Tensor> leaves = model->parameters();
+  leaves.push_back(x);
+  const auto loss = [&] { return model->forward(x.sin()).sum(); };
+  const auto plain = loss_and_gradients(leaves, loss);
+  apply_checkpointing(*model, LayerSelection::all(), reentrant());
+  EXPECT_TRUE(same_bits(plain, loss_and_gradients(leaves, loss)));
 }
 
 TEST(Reentrant, DropoutAndGeneratorsFallAsTheyDid) {
@@ -291,7 +320,8 @@ TEST(ReentrantLimits, AReplayWhoseResultsNeedNoGradientIsAnErrorTimeAfterTime) {
   };
   for (int i = 0; i < 3; ++i) {
     const Tensor y = checkpoint(reentrant(), part, x);
-    expect_message(message_of<UsageError>([&] { y.sum().backward(); }), "need not be checkpointed");
+    expect_message(message_of<UsageError>([&] { y.sum().backward(); }),
+                   "no result that a gradient comes in for");
   }
 }
 
@@ -316,6 +346,10 @@ TEST(ReentrantLimits, AResultThatSharesItsMemoryRefusesToBeChangedInPlace) {
            [](const Tensor& a) {
              const Tensor y = a.exp();
              return std::vector<Tensor>{y, y.t()};
+           },
+           [](const Tensor& a) {
+             const Tensor y = a.exp();
+             return std::vector<Tensor>{y, y.detach()};
            }}) {
     for (Tensor result : checkpoint(reentrant(), part, x.sin())) {
       EXPECT_THROW(result.mul_(2), c10::Error);
@@ -323,13 +357,62 @@ TEST(ReentrantLimits, AResultThatSharesItsMemoryRefusesToBeChangedInPlace) {
   }
 }
 
-// In the replay, the variable is the result. LibTorch would wait for itself for ever.
+TEST(ReentrantLimits, WhatWasComputedMustBePassedAsAnArgument) {
+  const Tensor x = leaf({2}), h = x.sin();
+  for (int i = 0; i < 2; ++i) {
+    expect_message(message_of<UsageError>([&] {
+                     checkpoint(
+                         reentrant(), [h](const Tensor& a) { return a * h.exp(); }, x);
+                   }),
+                   "none of its arguments");
+  }
+  expect_plain({x}, [](const CheckpointOptions& options) {
+    const Tensor x = leaf({2}), h = x.sin();
+    const auto part = [](const Tensor& a, const Tensor& b) { return a * b.exp(); };
+    return checkpoint(options, part, x, h) * h;
+  });
+}
+
+// In the replay, a variable that was captured by reference is a result. LibTorch would wait for
+// itself for ever.
 TEST(ReentrantLimits, AFunctionThatUsesItsOwnResultIsAnError) {
   const Tensor x = leaf({2});
-  Tensor h = x.sin();
+  Tensor h = at::ones({2});
   h = checkpoint(
       reentrant(), [&h](const Tensor& a) { return a * h; }, x);
   expect_message(message_of<UsageError>([&] { h.sum().backward(); }), "its own result");
+
+  Tensor u = at::ones({2}), v = at::ones({2});
+  u = checkpoint(
+      reentrant(), [&v](const Tensor& a) { return a * v; }, x);
+  const auto part = [&](const Tensor& a) { return a * (is_recomputing() ? u : v); };
+  v = checkpoint(reentrant(), part, x);
+  expect_message(message_of<UsageError>([&] { (u + v).sum().backward(); }), "its own result");
+}
+
+TEST(ReentrantLimits, AParameterThatChangedMeanwhileIsAutogradsError) {
+  const Tensor x = leaf({2}), w = leaf({2}, 2);
+  const Tensor y = checkpoint(
+      reentrant(), [w](const Tensor& a) { return a * w; }, x);
+  {
+    const torch::NoGradGuard no_grad;
+    Tensor(w).mul_(3);
+  }
+  EXPECT_THROW(y.sum().backward(), c10::Error);
+}
+
+struct Opaque {
+  Tensor hidden;
+};
+
+TEST(ReentrantLimits, AResultThatMayHoldTensorsUnseenIsAnError) {
+  const Tensor x = leaf({2});
+  const auto part = [](const Tensor& a) { return std::make_pair(a.sin(), Opaque{a.cos()}); };
+  expect_message(message_of<UsageError>([&] { checkpoint(reentrant(), part, x); }),
+                 "there may be others");
+  const auto indices = [](const Tensor& a) { return a.argmax(); };
+  expect_message(message_of<UsageError>([&] { checkpoint(reentrant(), indices, x); }),
+                 "no tensor that could have a gradient");
 }
 
 TEST(ReentrantLimits, ResultsMustHoldTensorsByValue) {

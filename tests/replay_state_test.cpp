@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/autocast_mode.h>
+
 #include "tests/support.h"
 
 // The replay finds the state that the forward pass ran in, and leaves what it found.

@@ -99,8 +99,10 @@ TEST(StrategyGrammar, options_of_regions_follow_on_a_plus) {
   expect("tape:full+no_rng", "has no regions");
   expect("checkpoint+", "unknown option '+'");
   expect("checkpoint+operator", "did you mean 'operators'?");
-  expect("checkpoint+operators+no_rng", "does not go with Replay::operators");
-  expect("checkpoint+operators+reentrant", "does not go with Replay::operators");
+  expect("checkpoint+no_rng+no_rng", "'+no_rng' stands twice");
+  for (const char* text : {"checkpoint+operators+no_rng", "checkpoint+reentrant+operators"}) {
+    expect(text, std::string("strategy '") + text + "': these options do not go together");
+  }
 }
 
 TEST(StrategyGrammar, names_the_nearest_word) {

@@ -143,9 +143,16 @@ CheckpointOptions parse_modifiers(const std::string& text, const std::vector<std
       throw UsageError("strategy '" + text + "': unknown option '+" + parts[i] + "'",
                        did_you_mean(parts[i], names, "options of regions: " + join(names)));
     }
+    if (std::count(parts.begin() + 1, parts.end(), parts[i]) > 1) {
+      bad_value(text, "'+" + parts[i] + "' stands twice");
+    }
     found->set(region);
   }
-  region.check();
+  try {
+    region.check();
+  } catch (const UsageError&) {
+    bad_value(text, "these options do not go together");
+  }
   return region;
 }
 

@@ -68,17 +68,27 @@ class REPRISE_API CheckpointOptions {
   CheckpointOptions& replay(Replay replay) { return replay_ = replay, *this; }
   Replay replay() const { return replay_; }
 
-  /// Variant::reentrant costs nothing for each saved tensor, and has limits that the default does
-  /// not have. Each is an error, with a hint, but for the last two:
+  /// Variant::reentrant does nothing for each saved tensor, and has limits that the default does
+  /// not have. These are errors, with a hint:
   ///
-  ///   - At least one tensor among the arguments must require a gradient.
-  ///   - The function returns tensors, by value; they may stand in what visit_nested() knows.
+  ///   - At least one tensor among the arguments must require a gradient. What else requires one in
+  ///     the function must be a parameter or another leaf, not the result of a graph.
+  ///   - The function returns tensors, by value, in nothing but what visit_nested() knows.
   ///   - backward() only: not autograd::grad(), no `inputs`, no create_graph.
   ///   - In the replay at least one result must depend on something that requires a gradient.
-  ///   - The function must change no argument in place, nor a buffer whose value it saves. Results
-  ///     that share their memory with anything else cannot be changed in place.
-  ///   - A gradient that parameters get from several regions, or in addition to one that they have,
-  ///     is summed in another order than plain: equal, but perhaps not to the last bit.
+  ///   - The function must change no argument in place, nor a buffer whose value it saves, and
+  ///     parameters must not change before the backward pass. Results that share their memory with
+  ///     anything else cannot be changed in place.
+  ///   - Hooks inside the function, on what it computes, are LibTorch's error.
+  ///
+  /// And these nobody can see:
+  ///
+  ///   - A tensor that leaves the function in another way than as a result has no gradient.
+  ///   - Floating-point results all require a gradient.
+  ///   - A gradient that comes together from several uses, some of them in a region, is summed in
+  ///     another order than plain: equal but for last bits, which in bfloat16 are not small.
+  ///     Likewise the few operators that choose another kernel where there is no graph, such as
+  ///     linalg_svdvals.
   ///   - Hooks on parameters run once for each region, before the backward pass is over.
   ///
   /// Default: Variant::non_reentrant.

@@ -74,6 +74,29 @@ constexpr bool may_hold_tensors() {
   }
 }
 
+template <class T>
+constexpr bool holds_nothing_unseen();
+
+template <class Tuple, std::size_t... I>
+constexpr bool all_hold_nothing_unseen(std::index_sequence<I...>) {
+  return (holds_nothing_unseen<std::remove_cvref_t<std::tuple_element_t<I, Tuple>>>() && ...);
+}
+
+/// Whether visit_nested() finds all tensors that a value of type T can hold. A class of its own
+/// kind without reprise_fields() may hold some that it does not find.
+template <class T>
+constexpr bool holds_nothing_unseen() {
+  if constexpr (Leaf<T> || HasFields<T> || !std::is_class_v<T>) {
+    return true;
+  } else if constexpr (IsOptional<T>::value || Container<T>) {
+    return holds_nothing_unseen<std::remove_cvref_t<typename T::value_type>>();
+  } else if constexpr (TupleLike<T>) {
+    return all_hold_nothing_unseen<T>(std::make_index_sequence<std::tuple_size_v<T>>{});
+  } else {
+    return std::is_empty_v<T>;
+  }
+}
+
 /// Calls `visit(at::Tensor&)` and `visit(at::Generator&)` for each one in `value`, always in the
 /// same order for values of the same structure.
 template <class T, class Visitor>

@@ -30,7 +30,7 @@ class REPRISE_API RegionReport {
   RegionReport(const RegionReport&) = delete;
   RegionReport& operator=(const RegionReport&) = delete;
 
-  /// By name.
+  /// In the order in which they were first heard of.
   std::vector<RegionStats> regions() const;
 
   /// region_table() of them.
@@ -40,7 +40,7 @@ class REPRISE_API RegionReport {
   int64_t id_;
 };
 
-/// A table, and a hint for each region that saves nothing or does not preserve its draws.
+/// A table, and hints for regions that save nothing or do not preserve their draws.
 REPRISE_API std::string region_table(const std::vector<RegionStats>& regions);
 
 }  // namespace reprise

@@ -36,9 +36,10 @@ void visit_tensors(AnyValue& value, Visitor&& visit) {
               std::tuple<Tensor, Tensor, Tensor, Tensor>, std::tuple<Tensor, Pair>>(value, visit);
 }
 
-/// Arguments without their static types. The tensors are beside them, where checkpoint() sees them.
-struct Arguments {
-  explicit Arguments(std::vector<AnyValue>&& arguments) : values(std::move(arguments)) {
+/// Arguments or a result without their static types. The tensors are beside them, where
+/// checkpoint() sees them.
+struct Values {
+  explicit Values(std::vector<AnyValue>&& of) : values(std::move(of)) {
     for (AnyValue& value : values) visit_tensors(value, Taker{tensors});
   }
 
@@ -62,7 +63,7 @@ struct Arguments {
   std::vector<AnyValue> values;
   std::vector<Tensor> tensors;
 };
-auto reprise_fields(Arguments& arguments) { return std::tie(arguments.tensors); }
+auto reprise_fields(Values& values) { return std::tie(values.tensors); }
 
 /// What AnyModule lacks: a call with as many arguments as there are.
 template <std::size_t N = 0>
@@ -114,11 +115,14 @@ struct torch::nn::AnyModuleHolder<reprise::detail::CheckpointedLayer, torch::nn:
       : AnyModulePlaceholder(typeid(Layer)), module(std::move(layer)) {}
 
   AnyValue forward(std::vector<AnyValue>&& arguments) override {
-    const auto call = [layer = module](reprise::Arguments arguments) {
+    const auto call = [layer = module](reprise::Values arguments) {
       auto values = std::move(arguments).put_together();
-      return reprise::call_with(layer->plain, values, layer->path);
+      std::vector<AnyValue> result;
+      result.push_back(reprise::call_with(layer->plain, values, layer->path));
+      return reprise::Values(std::move(result));
     };
-    return reprise::checkpoint(module->options, call, reprise::Arguments(std::move(arguments)));
+    auto result = reprise::checkpoint(module->options, call, reprise::Values(std::move(arguments)));
+    return std::move(std::move(result).put_together().front());
   }
 
   std::shared_ptr<Module> ptr() override { return module->plain.ptr(); }

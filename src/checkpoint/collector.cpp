@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include <c10/core/GradMode.h>
+
 #include "meter/content_hash.h"
 #include "torch/operator_observer.h"
 
@@ -34,6 +36,22 @@ Collector::Collector(std::vector<std::shared_ptr<Slot>> wanted, int64_t pass, bo
   }
 }
 
+at::Tensor Collector::stand_in(const at::Tensor& argument) {
+  if (!argument.defined() || argument.is_leaf() || argument.layout() != at::kStrided) {
+    return argument;
+  }
+  const c10::AutoGradMode with_grad(true);
+  stand_ins_.emplace_back(argument.alias(), argument);
+  return stand_ins_.back().first;
+}
+
+const at::Tensor& Collector::original(const at::Tensor& tensor) const {
+  for (const auto& [stand_in, argument] : stand_ins_) {
+    if (tensor.is_same(stand_in)) return argument;
+  }
+  return tensor;
+}
+
 std::shared_ptr<PackedTensor> Collector::pack(const at::Tensor& tensor) {
   // A detached copy: the tensor itself may be an output of the node that saves it, and own it.
   auto kept = std::make_shared<Replayed>(tensor.detach());
@@ -41,7 +59,7 @@ std::shared_ptr<PackedTensor> Collector::pack(const at::Tensor& tensor) {
   const std::size_t index = count_++;
   if (index < wanted_.size() && wanted_[index]) {
     Slot& slot = *wanted_[index];
-    const SavedMetadata metadata(tensor);
+    const SavedMetadata metadata(original(tensor));
     if (check_metadata_ && metadata != slot.metadata) {
       if (mismatch_.empty()) {
         mismatch_ = "saved tensor " + std::to_string(index) + " was " + slot.metadata.str() +

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/slot.h"
@@ -28,6 +29,11 @@ class Collector {
   Collector(std::vector<std::shared_ptr<Slot>> wanted, int64_t pass, bool check_metadata,
             bool stop);
 
+  /// What the replay is given for an argument: itself, or where it has a place in a graph, another
+  /// tensor behind it. So a hook that the function registers on its argument, which the first run
+  /// has registered already, stays in the replay.
+  at::Tensor stand_in(const at::Tensor& argument);
+
   /// The pack hook of the replay.
   std::shared_ptr<PackedTensor> pack(const at::Tensor& tensor);
 
@@ -41,12 +47,15 @@ class Collector {
   const std::string& mismatch() const { return mismatch_; }
 
  private:
+  const at::Tensor& original(const at::Tensor& tensor) const;
+
   const std::vector<std::shared_ptr<Slot>> wanted_;
   const int64_t pass_;
   const bool check_metadata_;
   const bool stop_;
   const std::thread::id thread_ = std::this_thread::get_id();
   std::size_t needed_ = 0;
+  std::vector<std::pair<at::Tensor, at::Tensor>> stand_ins_;  // and what they stand for
 
   std::mutex mutex_;  // the function may save tensors on threads of its own
   std::size_t count_ = 0;

@@ -126,7 +126,9 @@ void Frame::run_call(const std::shared_ptr<Collector>& collector) {
   // Unpacked first: the regions around this one may have to be replayed for them.
   std::vector<at::Tensor> arguments;
   arguments.reserve(arguments_.size());
-  for (const SavedTensor& argument : arguments_) arguments.push_back(argument.unpack());
+  for (const SavedTensor& argument : arguments_) {
+    arguments.push_back(collector->stand_in(argument.unpack()));
+  }
 
   const bool same_draws = call_.run_again([&](ReplayCall& function) {
     std::optional<OperatorTrace> trace;

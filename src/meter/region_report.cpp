@@ -12,24 +12,41 @@
 namespace reprise {
 namespace {
 
-using ByName = std::map<std::string, RegionStats>;
+/// In the order in which they were first heard of.
+struct Regions {
+  RegionStats& of(const std::string& name) {
+    const auto [entry, fresh] = place.try_emplace(name, stats.size());
+    if (fresh) stats.emplace_back().name = name;
+    return stats[entry->second];
+  }
+  std::vector<RegionStats> stats;
+  std::map<std::string, std::size_t> place;
+};
 
 std::mutex mutex;
-std::map<int64_t, ByName>& reports() {
-  static auto& all = *new std::map<int64_t, ByName>;
+std::map<int64_t, Regions>& reports() {
+  static auto& all = *new std::map<int64_t, Regions>;
   return all;
 }
 std::atomic<int64_t> alive{0};
+
+/// A hint for those regions to which it applies.
+struct Hint {
+  void add(const std::string& region, bool applies) {
+    if (applies) regions += (regions.empty() ? "" : "; ") + region;
+  }
+  std::string str() const {
+    return regions.empty() ? std::string() : "hint: " + regions + ": these " + text + "\n";
+  }
+  std::string text;
+  std::string regions = {};
+};
 
 template <class Note>
 void note_in_all(const std::string& name, Note&& note) {
   if (alive == 0) return;
   const std::lock_guard<std::mutex> lock(mutex);
-  for (auto& [id, regions] : reports()) {
-    RegionStats& stats = regions[name];
-    stats.name = name;
-    note(stats);
-  }
+  for (auto& [id, regions] : reports()) note(regions.of(name));
 }
 
 }  // namespace
@@ -74,38 +91,37 @@ RegionReport::~RegionReport() {
 
 std::vector<RegionStats> RegionReport::regions() const {
   const std::lock_guard<std::mutex> lock(mutex);
-  std::vector<RegionStats> regions;
-  for (const auto& [name, stats] : reports()[id_]) regions.push_back(stats);
-  return regions;
+  return reports()[id_].stats;
 }
 
 std::string RegionReport::str() const { return region_table(regions()); }
 
 std::string region_table(const std::vector<RegionStats>& regions) {
-  std::ostringstream table, hints;
+  std::ostringstream table;
   const auto row = [&](const auto& name, const auto& runs, const auto& replays, const auto& time,
                        const auto& dropped) {
     table << std::left << std::setw(32) << name << std::right << std::setw(8) << runs
           << std::setw(9) << replays << std::setw(12) << time << std::setw(17) << dropped << '\n';
   };
+  Hint useless{
+      "bring everything back at once where memory stands highest: use several smaller "
+      "regions, or leave the end of the model out of it"};
+  Hint as_plain{"keep as much as a plain run"};
+  Hint uncounted{"are reentrant: what they drop is never saved, and so not counted"};
+  Hint draws{"do not preserve their random draws: nothing in them may draw"};
   table << std::fixed << std::setprecision(2);
   row("region", "runs", "replays", "replay ms", "dropped bytes");
   for (const RegionStats& stats : regions) {
     const std::string name = stats.name.empty() ? "(without a name)" : stats.name;
     row(name, stats.runs, stats.replays, stats.milliseconds,
         stats.dropped_known ? std::to_string(stats.dropped_bytes) : "unknown");
-    if (stats.saves_nothing) {
-      hints << "hint: " << name
-            << " brings everything back at once where memory stands highest: use several smaller "
-               "regions, or leave the end of the model out of it\n";
-    } else if (stats.runs > 0 && stats.dropped_known && stats.dropped_bytes == 0) {
-      hints << "hint: " << name << " keeps as much as a plain run\n";
-    }
-    if (!stats.preserves_rng) {
-      hints << "hint: " << name << " does not preserve its random draws: nothing in it may draw\n";
-    }
+    useless.add(name, stats.saves_nothing);
+    as_plain.add(name, !stats.saves_nothing && stats.runs > 0 && stats.dropped_known &&
+                           stats.dropped_bytes == 0);
+    uncounted.add(name, !stats.dropped_known);
+    draws.add(name, !stats.preserves_rng);
   }
-  return table.str() + hints.str();
+  return table.str() + useless.str() + as_plain.str() + uncounted.str() + draws.str();
 }
 
 }  // namespace reprise

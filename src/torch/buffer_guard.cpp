@@ -12,6 +12,7 @@
 
 #include "torch/below_autograd.h"
 #include "torch/geometry.h"
+#include "torch/ivalues.h"
 #include "torch/operator_info.h"
 
 namespace reprise::detail {
@@ -70,14 +71,9 @@ thread_local BufferWatch watch;
 
 template <class Values, class Visit>
 void visit_plain_tensors(const Values& values, Visit&& visit) {
-  const auto visit_one = [&](const at::Tensor& tensor) {
-    if (tensor.defined() && has_plain_storage(tensor)) visit(tensor);
-  };
-  for (const c10::IValue& value : values) {
-    if (value.isTensor()) visit_one(value.toTensor());
-    if (!value.isTensorList()) continue;
-    for (const at::Tensor& tensor : value.toTensorVector()) visit_one(tensor);
-  }
+  visit_tensors(values, [&](const at::Tensor& tensor) {
+    if (has_plain_storage(tensor)) visit(tensor);
+  });
 }
 
 void save_written(BufferGuard::State& state, const OperatorInfo& info,

@@ -7,7 +7,6 @@
 namespace reprise::matrix {
 namespace {
 
-
 /// The weights are used twice, so that the second use finds them in autocast's cache.
 struct Net : nn::Module {
   Net() {

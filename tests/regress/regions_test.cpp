@@ -276,6 +276,18 @@ TEST(ReportsByOperators, ACapturedGeneratorDrawsTheSameAgain) {
   EXPECT_THROW(run(CheckpointOptions().determinism(Determinism::values)), RecomputeMismatch);
 }
 
+// The replay must not register it on the argument's own node once more.
+TEST_P(Reports, AHookThatTheFunctionPutsOnItsArgumentIsAppliedOnce) {
+  const Tensor x = leaf({3});
+  const auto part = [](const Tensor& a) {
+    a.register_hook([](const Tensor& gradient) { return gradient * 2; });
+    return a.sin() * a;
+  };
+  expect_equal({x}, [&](const CheckpointOptions& options) {
+    return checkpoint(options, part, checkpoint(options, part, x * 1.5));
+  });
+}
+
 INSTANTIATE_IN_EVERY_WAY(Reports);
 
 }  // namespace

@@ -184,11 +184,11 @@ decltype(auto) pass_first(T&& original, typename Kept<T>::Type& kept) {
   }
 }
 
-/// Whether the tensors in a result of type R can be found, and replaced.
+/// Whether all tensors in a result of type R can be found, and replaced.
 template <class R>
 constexpr bool returns_tensors() {
   if constexpr (std::is_object_v<R> && !std::is_const_v<R> && std::move_constructible<R>) {
-    return may_hold_tensors<R>();
+    return may_hold_tensors<R>() && holds_nothing_unseen<R>();
   } else {
     return false;
   }
