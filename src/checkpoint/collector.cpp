@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 
 #include "meter/content_hash.h"
+#include "torch/graph.h"
 #include "torch/operator_observer.h"
 
 namespace reprise::detail {
@@ -46,8 +47,11 @@ at::Tensor Collector::stand_in(const at::Tensor& argument) {
 }
 
 const at::Tensor& Collector::original(const at::Tensor& tensor) const {
+  if (stand_ins_.empty() || tensor.is_leaf()) return tensor;
+  // By its node: a gradient taken inside the region brings it back as another tensor.
+  const void* node = node_of(tensor);
   for (const auto& [stand_in, argument] : stand_ins_) {
-    if (tensor.is_same(stand_in)) return argument;
+    if (node == node_of(stand_in)) return argument;
   }
   return tensor;
 }
