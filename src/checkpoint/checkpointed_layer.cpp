@@ -40,25 +40,15 @@ void visit_tensors(AnyValue& value, Visitor&& visit) {
 /// checkpoint() sees them.
 struct Values {
   explicit Values(std::vector<AnyValue>&& of) : values(std::move(of)) {
-    for (AnyValue& value : values) visit_tensors(value, Taker{tensors});
+    for (AnyValue& value : values) visit_tensors(value, detail::TensorTaker{tensors});
   }
 
   std::vector<AnyValue> put_together() && {
-    Filler filler{tensors.begin()};
+    const std::vector<Tensor> taken = std::move(tensors);  // not to outlive the call
+    detail::TensorFiller filler{taken};
     for (AnyValue& value : values) visit_tensors(value, filler);
     return std::move(values);
   }
-
-  struct Taker {
-    std::vector<Tensor>& tensors;
-    void operator()(Tensor& tensor) { tensors.push_back(std::exchange(tensor, Tensor())); }
-    void operator()(at::Generator&) {}
-  };
-  struct Filler {
-    std::vector<Tensor>::iterator next;
-    void operator()(Tensor& tensor) { tensor = std::move(*next++); }
-    void operator()(at::Generator&) {}
-  };
 
   std::vector<AnyValue> values;
   std::vector<Tensor> tensors;
