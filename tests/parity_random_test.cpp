@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <barrier>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/at_once.h"
 #include "tests/one_thread.h"
 #include "tests/parity.h"
 #include "tests/random_program.h"
@@ -62,17 +61,11 @@ TEST_P(RandomRegions, WalkedByFourBackwardPassesAtOnceGiveTheGradientsOfPlain) {
   for (unsigned seed = 1000 * GetParam(); seed < 1000 * GetParam() + 20; ++seed) {
     const auto expected = grad({loss(seed, false)}, {x, w});
     const Tensor ours = loss(seed, true);
-    std::vector<std::thread> threads;
-    std::barrier start(4);
-    for (int i = 0; i < 4; ++i) {
-      threads.emplace_back([&] {
-        start.arrive_and_wait();
-        for (int k = 0; k < 5; ++k) {
-          EXPECT_TRUE(same_bits(expected, grad({ours}, {x, w}, {}, /*retain_graph=*/true))) << seed;
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    at_once(4, [&](int) {
+      for (int k = 0; k < 5; ++k) {
+        EXPECT_TRUE(same_bits(expected, grad({ours}, {x, w}, {}, /*retain_graph=*/true))) << seed;
+      }
+    });
   }
 }
 

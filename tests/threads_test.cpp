@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <atomic>
-#include <barrier>
 #include <thread>
 
+#include "tests/at_once.h"
 #include "tests/support.h"
 
 namespace reprise::testing {
@@ -24,36 +24,22 @@ TEST(Threads, ReplicasTrainAtOnceEachAsIfAlone) {
   };
   std::vector<std::vector<Tensor>> alone, together(kThreads);
   for (int i = 0; i < kThreads; ++i) alone.push_back(train(i));
-  std::vector<std::thread> threads;
-  std::barrier start(kThreads);
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&, i] {
-      start.arrive_and_wait();
-      together[i] = train(i);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  at_once(kThreads, [&](int i) { together[i] = train(i); });
   for (int i = 0; i < kThreads; ++i) EXPECT_TRUE(same_bits(alone[i], together[i]));
 }
 
 // All threads draw from LibTorch's one default generator at once, so what each draws is left to
 // chance; but a replay must draw what its own forward pass drew.
 void expect_own_masks(const std::function<Tensor(const Tensor&)>& forward) {
-  std::vector<std::thread> threads;
-  std::barrier start(4);
   std::atomic<int> wrong{0};
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      const Tensor x = at::ones({64}).requires_grad_();
-      start.arrive_and_wait();
-      for (int k = 0; k < 200; ++k) {
-        const Tensor y = forward(x);
-        const Tensor slope = torch::autograd::grad({y.sum()}, {x})[0];
-        if (!at::equal(slope.ne(0), y.ne(0))) ++wrong;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  at_once(4, [&](int) {
+    const Tensor x = at::ones({64}).requires_grad_();
+    for (int k = 0; k < 200; ++k) {
+      const Tensor y = forward(x);
+      const Tensor slope = torch::autograd::grad({y.sum()}, {x})[0];
+      if (!at::equal(slope.ne(0), y.ne(0))) ++wrong;
+    }
+  });
   EXPECT_EQ(wrong, 0);
 }
 
@@ -85,18 +71,11 @@ TEST(Threads, OneGraphWalkedByManyBackwardPassesAtOnce) {
   const Tensor x = leaf({64});
   const Tensor y = checkpoint([](const Tensor& t) { return checkpoint(wave, wave(t)); }, x).sum();
   const auto expected = torch::autograd::grad({wave(wave(x)).sum()}, {x});
-  std::vector<std::thread> threads;
-  std::barrier start(4);
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      start.arrive_and_wait();
-      for (int k = 0; k < 20; ++k) {
-        EXPECT_TRUE(
-            same_bits(expected, torch::autograd::grad({y}, {x}, {}, /*retain_graph=*/true)));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  at_once(4, [&](int) {
+    for (int k = 0; k < 20; ++k) {
+      EXPECT_TRUE(same_bits(expected, torch::autograd::grad({y}, {x}, {}, /*retain_graph=*/true)));
+    }
+  });
 }
 
 TEST(Threads, ForwardInOneThreadWhileAnotherRunsBackward) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <atomic>
-#include <barrier>
 #include <string>
-#include <thread>
 
 #include <ATen/record_function.h>
 
+#include "tests/at_once.h"
 #include "tests/parity.h"
 
 // Public reports of selective checkpointing elsewhere that a C++ program could meet, and that go
@@ -125,17 +124,11 @@ TEST(ReportsOnPolicies, OneGraphWalkedByManyBackwardPassesAtOnceEqualsPlain) {
   const auto expected = grad({f(f(x * 0.1)).sum()}, {x, w});
   for (const Policy& policy : policies()) {
     const Tensor y = checkpoint(under(policy), f, checkpoint(under(policy), f, x * 0.1)).sum();
-    std::vector<std::thread> threads;
-    std::barrier start(4);
-    for (int i = 0; i < 4; ++i) {
-      threads.emplace_back([&] {
-        start.arrive_and_wait();
-        for (int k = 0; k < 10; ++k) {
-          EXPECT_TRUE(same_bits(expected, grad({y}, {x, w}, {}, /*retain_graph=*/true)));
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    at_once(4, [&](int) {
+      for (int k = 0; k < 10; ++k) {
+        EXPECT_TRUE(same_bits(expected, grad({y}, {x, w}, {}, /*retain_graph=*/true)));
+      }
+    });
   }
 }
 
@@ -144,19 +137,13 @@ TEST(ReportsOnPolicies, ReplicasOnThreadsOfTheirOwnEqualPlain) {
   const Tensor w = leaf({16, 16});
   const auto f = [&](const Tensor& t) { return t.mm(w).sin().mm(w).tanh(); };
   const auto plain = [&](uint64_t seed) { return grad({f(leaf({4, 16}, seed)).sum()}, {w}); };
-  std::vector<std::thread> threads;
-  std::barrier start(4);
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&, i] {
-      start.arrive_and_wait();
-      for (uint64_t k = 0; k < 10; ++k) {
-        const Policy policy = policies()[k % policies().size()];
-        const Tensor y = checkpoint(under(policy), f, leaf({4, 16}, 10 * i + k)).sum();
-        EXPECT_TRUE(same_bits(plain(10 * i + k), grad({y}, {w})));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  at_once(4, [&](int i) {
+    for (uint64_t k = 0; k < 10; ++k) {
+      const Policy policy = policies()[k % policies().size()];
+      const Tensor y = checkpoint(under(policy), f, leaf({4, 16}, 10 * i + k)).sum();
+      EXPECT_TRUE(same_bits(plain(10 * i + k), grad({y}, {w})));
+    }
+  });
 }
 
 }  // namespace

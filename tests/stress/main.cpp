@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <atomic>
-#include <barrier>
 #include <cstdlib>
 #include <iostream>
 #include <stdexcept>
 #include <string>
-#include <thread>
 
 #include <reprise/reprise.h>
 
 #include <torch/torch.h>
 
+#include "tests/at_once.h"
 #include "tests/random_program.h"
 
 // Random nested regions against plain, bit by bit, with failures, to be run under sanitizers: in
@@ -93,18 +92,11 @@ void fail_backward(const Leaves& leaves, const Tensor& loss, unsigned seed, Faul
 
 void walk_on_threads(const Leaves& leaves, const Tensor& loss,
                      const std::vector<Tensor>& expected) {
-  constexpr int kThreads = 3;
-  std::barrier start(kThreads);
-  std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&] {
-      start.arrive_and_wait();
-      const auto ours = grad({loss}, {leaves.x, leaves.w}, {}, /*retain_graph=*/true);
-      if (!same(ours, expected)) ++wrong;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  at_once(3, [&](int) {
+    const auto ours = grad({loss}, {leaves.x, leaves.w}, {}, /*retain_graph=*/true);
+    if (!same(ours, expected)) ++wrong;
+  });
   require(wrong == 0, "backward passes on several threads gave other gradients");
 }
 
