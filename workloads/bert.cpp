@@ -74,6 +74,7 @@ Bert::Bert(const WorkloadOptions& options)
     : Workload("bert", options),
       batch_(options.batch.value_or(16)),
       context_(options.context.value_or(128)),
+      schedule_(options.schedule.value_or(kScheduleSteps)),
       text_(load_text(options.text, 16)),
       training_lines_(line_starts(text_.training, text_.path)),
       validation_lines_(line_starts(text_.validation, text_.path)),
@@ -146,8 +147,8 @@ std::unique_ptr<torch::optim::Optimizer> Bert::make_optimizer() {
       torch::optim::AdamWOptions(options().learning_rate.value_or(1e-3)).weight_decay(0.01));
 }
 
-double Bert::learning_rate_factor(int64_t step, std::optional<int64_t> steps) const {
-  return cosine_with_warmup(step, steps);
+double Bert::learning_rate_factor(int64_t step) const {
+  return cosine_with_warmup(step, schedule_);
 }
 
 }  // namespace reprise::workloads

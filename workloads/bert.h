@@ -13,7 +13,7 @@
 // were masked: 15 % of them, of which 80 % are hidden, 10 % replaced by any byte and 10 % left as
 // they are (Devlin et al., 2019). AdamW with a cosine schedule after a warm-up, gradients clipped
 // to a norm of 1. Takes --layers (4), --width (256), --heads (4), --context (128), --batch (16),
-// --dropout (0.1) and --text.
+// --dropout (0.1), --text and --schedule (1500).
 
 namespace reprise::workloads {
 
@@ -35,7 +35,8 @@ class Bert final : public Workload {
   /// The share of masked bytes that are told right, on lines of the text's last tenth.
   std::optional<Quality> quality() override;
   std::unique_ptr<torch::optim::Optimizer> make_optimizer() override;
-  double learning_rate_factor(int64_t step, std::optional<int64_t> steps) const override;
+  std::optional<int64_t> default_steps() const override { return schedule_; }
+  double learning_rate_factor(int64_t step) const override;
   std::optional<double> max_gradient_norm() const override { return 1.0; }
 
  private:
@@ -43,6 +44,7 @@ class Bert final : public Workload {
 
   int64_t batch_;
   int64_t context_;
+  int64_t schedule_;
   TextData text_;
   torch::Tensor training_lines_, validation_lines_;  // where the lines begin
   std::shared_ptr<BertModel> model_;

@@ -47,6 +47,7 @@ Gpt::Gpt(const WorkloadOptions& options)
     : Workload("gpt", options),
       batch_(options.batch.value_or(8)),
       context_(options.context.value_or(128)),
+      schedule_(options.schedule.value_or(kScheduleSteps)),
       text_(load_text(options.text, context_ + 1)),
       model_(std::make_shared<GptModel>(
           TransformerSizes{options.layers.value_or(4), options.width.value_or(256),
@@ -119,8 +120,6 @@ std::unique_ptr<torch::optim::Optimizer> Gpt::make_optimizer() {
       torch::optim::AdamWOptions(options().learning_rate.value_or(1e-3)).weight_decay(0.1));
 }
 
-double Gpt::learning_rate_factor(int64_t step, std::optional<int64_t> steps) const {
-  return cosine_with_warmup(step, steps);
-}
+double Gpt::learning_rate_factor(int64_t step) const { return cosine_with_warmup(step, schedule_); }
 
 }  // namespace reprise::workloads

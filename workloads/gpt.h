@@ -11,7 +11,7 @@
 // with causal scaled_dot_product_attention and a GELU of width 4d, a last LayerNorm, and the token
 // embedding as output layer; cross entropy of the next byte of a text; AdamW with a cosine schedule
 // after a warm-up, gradients clipped to a norm of 1. Takes --layers (4), --width (256), --heads
-// (4), --context (128), --batch (8), --dropout (0.1) and --text.
+// (4), --context (128), --batch (8), --dropout (0.1), --text and --schedule (1500).
 
 namespace reprise::workloads {
 
@@ -32,7 +32,8 @@ class Gpt final : public Workload {
   /// Loss on windows of the text's last tenth, which is not trained on.
   std::optional<Quality> quality() override;
   std::unique_ptr<torch::optim::Optimizer> make_optimizer() override;
-  double learning_rate_factor(int64_t step, std::optional<int64_t> steps) const override;
+  std::optional<int64_t> default_steps() const override { return schedule_; }
+  double learning_rate_factor(int64_t step) const override;
   std::optional<double> max_gradient_norm() const override { return 1.0; }
 
   /// Goes on with the beginning of the text's last tenth, byte by byte, drawn at temperature 0.8.
@@ -41,6 +42,7 @@ class Gpt final : public Workload {
  private:
   int64_t batch_;
   int64_t context_;
+  int64_t schedule_;
   TextData text_;
   std::shared_ptr<GptModel> model_;
 };

@@ -32,8 +32,13 @@ const std::vector<Entry>& entries() {
       {"digits", {"--hidden", "--dropout", "--data"}, make<Digits>},
       {"blocks", {"--layers", "--width", "--context", "--batch", "--dropout"}, make<Blocks>},
       {"gpt",
-       {"--layers", "--width", "--heads", "--context", "--batch", "--dropout", "--text"},
+       {"--layers", "--width", "--heads", "--context", "--batch", "--dropout", "--text",
+        "--schedule"},
        make<Gpt>},
+      {"bert",
+       {"--layers", "--width", "--heads", "--context", "--batch", "--dropout", "--text",
+        "--schedule"},
+       make<Bert>},
   };
   return kEntries;
 }
@@ -70,6 +75,7 @@ std::vector<Given> given(const WorkloadOptions& options) {
   add("--hidden", options.hidden);
   add("--dropout", options.dropout);
   add("--depth", options.depth);
+  add("--schedule", options.schedule);
   add("--input", options.input);
   add("--data", options.data);
   add("--text", options.text);
@@ -115,6 +121,7 @@ void check_values(const WorkloadOptions& options) {
   check("--context", options.context);
   check("--batch", options.batch);
   check("--depth", options.depth);
+  check("--schedule", options.schedule);
   if (options.hidden) require_positive("--hidden", *options.hidden);
   // Written so that NaN fails as well.
   if (options.dropout && !(*options.dropout >= 0 && *options.dropout < 1)) {

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 namespace reprise::workloads {
 
+/// The length of a schedule unless its user says otherwise.
+inline constexpr int64_t kScheduleSteps = 1500;
+
 /// What a learning rate is multiplied by: a rise from 0 over the first steps (a tenth of all, at
-/// most 100), then half a cosine from 1 down to a tenth (Loshchilov and Hutter, SGDR, 2017, without
-/// restarts). Steps count from 0. Without a number of steps it stays at 1 after the rise.
-double cosine_with_warmup(int64_t step, std::optional<int64_t> steps);
+/// most 100), then half a cosine from 1 down to a tenth at the end of the schedule, where it stays
+/// (Loshchilov and Hutter, SGDR, 2017, without restarts). `step` counts from 0, `steps` is the
+/// length of the schedule: not of the run, so that a run that is resumed to go further takes the
+/// same steps as one that went that far at once.
+double cosine_with_warmup(int64_t step, int64_t steps);
 
 }  // namespace reprise::workloads

@@ -116,7 +116,7 @@ class Run {
 
   // From the first rates, not from the last: a rate that is multiplied over and over drifts.
   void set_learning_rate(int64_t index) {
-    const double factor = workload_.learning_rate_factor(index, options_.steps);
+    const double factor = workload_.learning_rate_factor(index);
     for (std::size_t i = 0; i < rates_.size(); ++i) {
       optimizer_->param_groups()[i].options().set_lr(rates_[i] * factor);
     }

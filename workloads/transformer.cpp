@@ -16,13 +16,13 @@ SelfAttention::SelfAttention(int64_t width, int64_t heads, double dropout, NormP
     : heads_(heads),
       place_(norm),
       norm_(register_module("norm", layer_norm(width))),
-      in_(register_module("in", nn::Linear(width, 3 * width))),
+      qkv_(register_module("qkv", nn::Linear(width, 3 * width))),
       out_(register_module("out", nn::Linear(width, width))),
       dropout_(register_module("dropout", nn::Dropout(dropout))) {}
 
 Tensor SelfAttention::forward(const Tensor& x, const Tensor& mask) {
   const int64_t batch = x.size(0), context = x.size(1), width = x.size(2);
-  const auto qkv = in_(place_ == NormPlace::first ? norm_(x) : x)
+  const auto qkv = qkv_(place_ == NormPlace::first ? norm_(x) : x)
                        .view({batch, context, 3, heads_, width / heads_})
                        .permute({2, 0, 3, 1, 4})
                        .unbind(0);

@@ -32,7 +32,7 @@ class SelfAttention final : public torch::nn::Module {
   int64_t heads_;
   NormPlace place_;
   torch::nn::LayerNorm norm_;
-  torch::nn::Linear in_, out_;
+  torch::nn::Linear qkv_, out_;
   torch::nn::Dropout dropout_;
 };
 

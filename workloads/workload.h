@@ -29,6 +29,7 @@ struct WorkloadOptions {
   std::optional<std::string> text;    ///< path of a text to learn
   std::optional<std::string> images;  ///< path of a folder of images
   std::optional<std::string> input;   ///< shape and kind of a script's input, "8x3x224x224:float"
+  std::optional<int64_t> schedule;    ///< steps over which the learning rate falls
   std::optional<int64_t> depth;       ///< number of layers by which a network is known
   std::optional<double> learning_rate;
   std::optional<c10::ScalarType> autocast;  ///< forward passes run under autocast to this type
@@ -106,9 +107,8 @@ class Workload {
 
   virtual std::unique_ptr<torch::optim::Optimizer> make_optimizer();
 
-  /// What the learning rate is multiplied by in a step, counted from 0, of a run of so many; a run
-  /// that ends at a loss has no such number. Default: 1.
-  virtual double learning_rate_factor(int64_t step, std::optional<int64_t> steps) const;
+  /// What the learning rate is multiplied by in a step, counted from 0. Default: 1.
+  virtual double learning_rate_factor(int64_t step) const;
 
   /// The norm to which larger gradients are clipped, all parameters together. Default: none.
   virtual std::optional<double> max_gradient_norm() const { return std::nullopt; }
@@ -116,8 +116,9 @@ class Workload {
   /// Shown when a training run has ended, such as text that the model has written. Default: empty.
   virtual std::string sample() { return ""; }
 
-  /// The loss at which training ends unless its user says otherwise. Default: none.
+  /// The loss and the step at which training ends unless its user says otherwise. Default: none.
   virtual std::optional<double> target_loss() const;
+  virtual std::optional<int64_t> default_steps() const { return std::nullopt; }
 
   /// Names of the parts that each layer consists of, for strategies such as `ffn`. Default: none.
   virtual std::vector<std::string> part_names() const { return {}; }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <functional>
-#include <map>
 #include <sstream>
 #include <vector>
 
@@ -68,16 +66,40 @@ Json tensors_of(const torch::nn::Module& module) {
   return tensors;
 }
 
-using Generators = std::map<std::string, at::Generator>;
+// The tensors behind tensors_of(), in its order.
+std::vector<at::Tensor> values_of(const torch::nn::Module& module) {
+  std::vector<at::Tensor> values = module.parameters();
+  for (const at::Tensor& buffer : module.buffers()) values.push_back(buffer);
+  return values;
+}
 
-Generators generators_of(const torch::nn::Module& module) {
-  Generators generators = {{"cpu", at::globalContext().defaultGenerator(at::kCPU)}};
+// The devices whose default generators a run draws from, the CPU first.
+std::vector<at::Device> devices_of(const torch::nn::Module& module) {
+  std::vector<at::Device> devices = {at::kCPU};
   for (const at::Tensor& parameter : module.parameters()) {
     const at::Device device = parameter.device();
-    if (device.is_cpu() || device.is_meta()) continue;
-    generators.emplace(device.str(), at::globalContext().defaultGenerator(device));
+    if (device.is_meta() || std::find(devices.begin(), devices.end(), device) != devices.end())
+      continue;
+    devices.push_back(device);
   }
-  return generators;
+  return devices;
+}
+
+// Numbered, since LibTorch's archive takes only names that are words of TorchScript.
+template <class Tensors>
+void write_tensors(torch::serialize::OutputArchive& archive, const Tensors& tensors) {
+  int64_t number = 0;
+  for (const at::Tensor& tensor : tensors) {
+    archive.write("t" + std::to_string(number++), tensor.detach(), /*is_buffer=*/true);
+  }
+}
+
+std::vector<at::Tensor> read_tensors(torch::serialize::InputArchive& archive, std::size_t count) {
+  std::vector<at::Tensor> tensors(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    archive.read("t" + std::to_string(i), tensors[i], /*is_buffer=*/true);
+  }
+  return tensors;
 }
 
 std::string archive_of(const ResumeState& state) {
@@ -87,16 +109,16 @@ std::string archive_of(const ResumeState& state) {
     save(part);
     all.write(name, part);
   };
-  add("module", [&](auto& part) { state.module->save(part); });
+  add("module", [&](auto& part) { write_tensors(part, values_of(*state.module)); });
   if (state.optimizer != nullptr) {
     add("optimizer", [&](auto& part) { state.optimizer->save(part); });
   }
   if (state.scaler != nullptr) add("scaler", [&](auto& part) { state.scaler->save(part); });
-  add("generators", [&](auto& part) {
-    for (auto& [device, generator] : generators_of(*state.module)) {
-      part.write(device, generator.get_state(), /*is_buffer=*/true);
-    }
-  });
+  std::vector<at::Tensor> generators;
+  for (const at::Device device : devices_of(*state.module)) {
+    generators.push_back(at::globalContext().defaultGenerator(device).get_state());
+  }
+  add("generators", [&](auto& part) { write_tensors(part, generators); });
   std::ostringstream stream;
   all.save_to(stream);
   return stream.str();
@@ -194,6 +216,7 @@ void save_resume_file(const std::string& path, const ResumeState& state) {
                        {"step", state.step},
                        {"optimizer", state.optimizer != nullptr},
                        {"scaler", state.scaler != nullptr},
+                       {"generators", devices_of(*state.module).size()},
                        {"tensors", tensors_of(*state.module)}};
   const std::string head = header.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string text = kMagic + bytes_of(head.size()) + head + archive_of(state);
@@ -222,17 +245,21 @@ void load_resume_file(const std::string& path, ResumeState& state) {
     all.read(name, part);
     load(part);
   };
-  read("module", [&](auto& part) { state.module->load(part); });
+  const std::vector<at::Tensor> values = values_of(*state.module);
+  std::vector<at::Tensor> saved, generators;
+  read("module", [&](auto& part) { saved = read_tensors(part, values.size()); });
+  read("generators", [&](auto& part) { generators = read_tensors(part, header.at("generators")); });
   if (state.optimizer != nullptr) {
     read("optimizer", [&](auto& part) { state.optimizer->load(part); });
   }
   if (state.scaler != nullptr) read("scaler", [&](auto& part) { state.scaler->load(part); });
-  read("generators", [&](auto& part) {
-    for (auto& [device, generator] : generators_of(*state.module)) {
-      at::Tensor saved;
-      if (part.try_read(device, saved, /*is_buffer=*/true)) generator.set_state(saved.cpu());
-    }
-  });
+  const c10::AutoGradMode no_grad(false);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i].copy_(saved[i]);
+  const std::vector<at::Device> devices = devices_of(*state.module);
+  for (std::size_t i = 0; i < std::min(devices.size(), generators.size()); ++i) {
+    at::Generator generator = at::globalContext().defaultGenerator(devices[i]);
+    generator.set_state(generators[i].cpu());
+  }
   state.step = header.value("step", int64_t{0});
 }
 

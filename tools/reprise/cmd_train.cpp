@@ -152,7 +152,10 @@ int run(const Options& options) {
   settings.save = options.text("--save");
   settings.save_every = options.whole("--save-every").value_or(0);
   const auto workload = make_workload(options, options.positive_real("--learning-rate"));
-  if (!settings.steps && !settings.until_loss) settings.until_loss = workload->target_loss();
+  if (!settings.steps && !settings.until_loss) {
+    settings.until_loss = workload->target_loss();
+    settings.steps = workload->default_steps();
+  }
   const int64_t samples = workload->samples_per_batch();
   print_header(workloads::describe(*workload, settings), settings);
   const Training training = [&] {
@@ -181,7 +184,8 @@ Run add_train(CLI::App& verb) {
   add_run_options(*options);
   options->add("--strategy", "S", "default plain");
   options->add_flag("--regions", "print what each region did, too");
-  options->add("--steps", "N", "stop after N steps");
+  options->add("--steps", "N",
+               "stop after N steps, default 1500 for gpt and bert without --until-loss");
   options->add("--until-loss", "X",
                "stop at a loss of X or less, default 0.001 for digits without --steps");
   options->add("--log-every", "N", "print the first step, every N-th and the last, default 10000");
