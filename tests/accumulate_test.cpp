@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <cmath>
+
 #include <reprise/accumulate.h>
 #include <reprise/equality.h>
 #include <reprise/error.h>
@@ -100,7 +102,7 @@ TEST(GradientAccumulator, refuses_what_has_no_meaning) {
   EXPECT_THROW(GradientAccumulator(0), UsageError);
   GradientAccumulator group(1);
   EXPECT_THROW(group.finish(model.optimizer), UsageError);
-  for (const double weight : {0.0, -1.0, std::nan(""), INFINITY}) {
+  for (const double weight : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
     EXPECT_THROW(group.backward(model.loss(x), weight), UsageError) << weight;
   }
   EXPECT_TRUE(group.empty());

@@ -38,7 +38,7 @@ struct Net : nn::Module {
   nn::Linear out;
 };
 
-struct Run {
+struct Loop {
   std::shared_ptr<Net> net = std::make_shared<Net>();
   torch::optim::AdamW optimizer{net->parameters(), torch::optim::AdamWOptions(0.01)};
   GradScaler scaler;
@@ -84,13 +84,13 @@ std::string failure_of(const std::string& path, ResumeState state) {
 TEST(ResumeFile, a_run_goes_on_bit_for_bit_in_new_objects) {
   const TempFolder folder;
   torch::manual_seed(3);
-  Run run;
+  Loop run;
   run.train(4);
   save_resume_file(folder.path("run"), run.state());
   const Tensor expected = run.train(5);
 
   torch::manual_seed(99);
-  Run resumed;
+  Loop resumed;
   ResumeState state = resumed.state();
   load_resume_file(folder.path("run"), state);
   EXPECT_EQ(state.step, 4);
@@ -103,7 +103,7 @@ TEST(ResumeFile, a_run_goes_on_bit_for_bit_in_new_objects) {
 
 TEST(ResumeFile, holds_a_module_alone_as_well) {
   const TempFolder folder;
-  Run run, other;
+  Loop run, other;
   save_resume_file(folder.path("run"), {run.net.get(), nullptr, nullptr, 0, ""});
   ResumeState state = {other.net.get(), nullptr, nullptr, 0, ""};
   load_resume_file(folder.path("run"), state);
@@ -112,11 +112,11 @@ TEST(ResumeFile, holds_a_module_alone_as_well) {
 
 TEST(ResumeFile, each_cut_and_each_flipped_bit_is_refused_and_changes_nothing) {
   const TempFolder folder;
-  Run run;
+  Loop run;
   run.train(1);
   save_resume_file(folder.path("run"), run.state());
   const std::string whole = tests::read_file(folder.path("run"));
-  Run victim;
+  Loop victim;
   const std::vector<Tensor> before = victim.tensors();
   for (std::size_t i = 0; i < 60; ++i) {
     const std::size_t at = i < 40 ? i : whole.size() * (i - 40) / 20;
@@ -132,10 +132,10 @@ TEST(ResumeFile, each_cut_and_each_flipped_bit_is_refused_and_changes_nothing) {
 
 TEST(ResumeFile, of_another_model_run_or_kind_is_refused_by_name) {
   const TempFolder folder;
-  Run run;
+  Loop run;
   const std::string path = folder.path("run");
   save_resume_file(path, run.state());
-  Run other;
+  Loop other;
   ResumeState state = other.state();
   state.run = "another";
   EXPECT_THAT(failure_of(path, state), AllOf(HasSubstr("'test'"), HasSubstr("'another'")));
@@ -159,7 +159,7 @@ TEST(ResumeFile, of_another_model_run_or_kind_is_refused_by_name) {
 
 TEST(ResumeFile, a_full_disk_leaves_the_old_file) {
   const TempFolder folder;
-  Run run;
+  Loop run;
   const std::string path = folder.path("run");
   save_resume_file(path, run.state());
   const std::string before = tests::read_file(path);
@@ -178,7 +178,7 @@ TEST(ResumeFile, a_full_disk_leaves_the_old_file) {
 }
 
 TEST(ResumeFile, needs_a_module_and_a_path_that_can_be_written) {
-  Run run;
+  Loop run;
   ResumeState nothing;
   EXPECT_THROW(save_resume_file("/tmp/x", nothing), UsageError);
   EXPECT_THROW(load_resume_file("/tmp/x", nothing), UsageError);

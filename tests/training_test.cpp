@@ -123,6 +123,7 @@ TEST_P(Language, a_batch_in_parts_has_the_gradient_of_the_whole) {
 TEST_P(Language, learns) {
   WorkloadOptions options = small();
   options.schedule = 40;
+  options.learning_rate = 1e-2;
   const auto workload = make_workload(GetParam(), options);
   TrainOptions how;
   how.steps = 40;

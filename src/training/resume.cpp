@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <vector>
 
@@ -136,12 +137,11 @@ void require_module(const ResumeState& state) {
 
 std::string read_all(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) {
+  if (!stream) {
     throw UsageError("cannot read the resume file '" + path + "': " + std::strerror(errno),
                      "name a file that was saved before");
   }
-  return text.str();
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
 struct Parts {
