@@ -6,6 +6,9 @@
 #include "workloads/blocks.h"
 #include "workloads/digits.h"
 #include "workloads/gpt.h"
+#include "workloads/resnet.h"
+#include "workloads/script.h"
+#include "workloads/unet.h"
 #include "workloads/words.h"
 #include "workloads/workload.h"
 
@@ -32,8 +35,17 @@ const std::vector<Entry>& entries() {
       {"gpt",
        {"--layers", "--width", "--heads", "--context", "--batch", "--dropout", "--text"},
        make<Gpt>},
+      {"resnet50", {"--depth", "--batch", "--size", "--images"}, make<ResNet>},
+      {"unet", {"--layers", "--width", "--size", "--batch"}, make<UNet>},
   };
   return kEntries;
+}
+
+// Scripts have no name of their own: the file follows on the colon.
+const std::string kScript = "script:";
+const Entry& script_entry() {
+  static const Entry kEntry = {"script:FILE", {"--input", "--loss"}, nullptr};
+  return kEntry;
 }
 
 std::vector<std::string> given(const WorkloadOptions& options) {
@@ -50,10 +62,13 @@ std::vector<std::string> given(const WorkloadOptions& options) {
   if (options.images) names.push_back("--images");
   if (options.input) names.push_back("--input");
   if (options.depth) names.push_back("--depth");
+  if (options.size) names.push_back("--size");
+  if (options.loss) names.push_back("--loss");
   return names;
 }
 
 const Entry& entry_of(const std::string& name) {
+  if (name.starts_with(kScript)) return script_entry();
   for (const Entry& entry : entries()) {
     if (entry.name == name) return entry;
   }
@@ -91,6 +106,7 @@ void check_values(const WorkloadOptions& options) {
   check("--context", options.context);
   check("--batch", options.batch);
   check("--depth", options.depth);
+  check("--size", options.size);
   if (options.hidden) require_positive("--hidden", *options.hidden);
   // Written so that NaN fails as well.
   if (options.dropout && !(*options.dropout >= 0 && *options.dropout < 1)) {
@@ -106,6 +122,7 @@ void check_values(const WorkloadOptions& options) {
 std::vector<std::string> workload_names() {
   std::vector<std::string> names;
   for (const Entry& entry : entries()) names.push_back(entry.name);
+  names.push_back(script_entry().name);
   return names;
 }
 
@@ -114,6 +131,7 @@ std::string workload_summary() {
   for (const Entry& entry : entries()) {
     parts.push_back(entry.name + " (" + join(entry.options) + ")");
   }
+  parts.push_back(script_entry().name + " (" + join(script_entry().options) + ")");
   return join(parts);
 }
 
@@ -122,6 +140,9 @@ std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadO
   reject_unused(entry, options);
   check_values(options);
   torch::manual_seed(static_cast<uint64_t>(options.seed));
+  if (&entry == &script_entry()) {
+    return std::make_unique<Script>(name.substr(kScript.size()), options);
+  }
   return entry.make(options);
 }
 

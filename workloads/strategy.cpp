@@ -107,6 +107,7 @@ const std::vector<Word>& words() {
        }},
       {"attention", "attention", OnlyPart{"attention"}, nullptr},
       {"ffn", "ffn", OnlyPart{"ffn"}, nullptr},
+      {"decoder", "decoder", OnlyPart{"decoder"}, nullptr},
       {"tape", "tape:full, tape:every_layer or tape:keep_matmuls", {}, parse_tape},
   };
   return kWords;
@@ -307,8 +308,19 @@ at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& par
   return x;
 }
 
-at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,
-                      const std::vector<Segment>& blocks, at::Tensor x) {
+namespace {
+
+using reprise::boundary;  // of one tensor
+
+State boundary(State state) {
+  for (at::Tensor& x : state) x = boundary(x);
+  return state;
+}
+
+// `X` is what flows from layer to layer.
+template <class X>
+X run_chain(const Strategy& strategy, const std::vector<std::function<X(const X&)>>& layers,
+            const std::vector<Segment>& blocks, X x) {
   const auto count = static_cast<int64_t>(layers.size());
   const std::vector<Segment> checkpointed = regions(strategy, count, blocks);
   const auto segmented = [&] {
@@ -329,7 +341,7 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
   };
   // The parts are checkpointed by run_parts(), inside the layers.
   const auto plainly = [&] {
-    for (const Layer& layer : layers) x = layer(x);
+    for (const auto& layer : layers) x = layer(x);
     return std::move(x);
   };
   return std::visit(Overloaded{
@@ -347,6 +359,18 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
                         [&](const EveryNth&) { return singly(); },
                     },
                     strategy.kind);
+}
+
+}  // namespace
+
+at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,
+                      const std::vector<Segment>& blocks, at::Tensor x) {
+  return run_chain(strategy, layers, blocks, std::move(x));
+}
+
+State run_layers(const Strategy& strategy, const std::vector<StateLayer>& layers,
+                 const std::vector<Segment>& blocks, State state) {
+  return run_chain(strategy, layers, blocks, std::move(state));
 }
 
 }  // namespace reprise::workloads

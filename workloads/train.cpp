@@ -28,7 +28,7 @@ void require_sense(const Workload& workload, const TrainOptions& options) {
         "steps between log lines must be 1 or more, got " + std::to_string(options.log_every),
         "give --log-every N with N of 1 or more");
   }
-  regions(options.strategy, static_cast<int64_t>(workload.layers().size()), workload.blocks());
+  workload.regions_of(options.strategy);
 }
 
 void require_finite(double loss, int64_t step) {
