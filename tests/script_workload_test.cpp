@@ -73,17 +73,19 @@ torch::jit::Module sequential() {
     torch::jit::Module layer(std::string("__torch__.Layer") + number);
     layer.register_parameter("w", (torch::randn({6, 6}) * 0.3).requires_grad_(), false);
     layer.define(
-        "def forward(self, x: Tensor) -> Tensor:\n  return torch.tanh(torch.mm(x, self.w))");
+        "def forward(self, x: Tensor) -> Tensor:\n  return torch.tanh(torch.mm(x, self.w))\n");
     net.register_module(number, layer);
   }
   net.define(R"(
     def forward(self, x):
-        return getattr(self, "1").forward(getattr(self, "0").forward(x)))");
+        return getattr(self, "1").forward(getattr(self, "0").forward(x))
+)");
   return net;
 }
 
-const std::vector<std::string> kStrategies = {"checkpoint", "checkpoint+operators", "tape:full",
-                                              "tape:every_layer", "tape:keep_matmuls"};
+const std::vector<std::string> kStrategies = {"checkpoint",           "checkpoint+reentrant",
+                                              "checkpoint+operators", "tape:full",
+                                              "tape:every_layer",     "tape:keep_matmuls"};
 
 TEST_F(ScriptWorkload, has_the_gradients_and_buffers_of_plain_under_every_strategy) {
   tests::expect_identical_steps(save(convolution()), input("2x3x6x6"), kStrategies);
@@ -146,10 +148,10 @@ TEST_F(ScriptWorkload, gives_a_parameter_of_two_modules_once) {
   const Tensor shared = weight({6, 6});
   torch::jit::Module net("net"), inner("inner");
   inner.register_parameter("w", shared, false);
-  inner.define("def forward(self, x):\n  return torch.mm(x, self.w)");
+  inner.define("def forward(self, x):\n  return torch.mm(x, self.w)\n");
   net.register_module("inner", inner);
   net.register_parameter("w", shared, false);
-  net.define("def forward(self, x):\n  return torch.mm(self.inner.forward(x), self.w)");
+  net.define("def forward(self, x):\n  return torch.mm(self.inner.forward(x), self.w)\n");
   const auto workload = make_workload(save(net), input("3x6"));
   EXPECT_EQ(workload->parameter_count(), 36);
 }
@@ -182,7 +184,7 @@ TEST_F(ScriptWorkload, adds_up_the_losses_of_all_that_it_returns) {
 TEST_F(ScriptWorkload, has_the_same_loss_and_gradients_in_parts) {
   torch::jit::Module net("net");
   net.register_parameter("w", weight({6, 6}), false);
-  net.define("def forward(self, x):\n  return torch.mm(x, self.w)");
+  net.define("def forward(self, x):\n  return torch.mm(x, self.w)\n");
   save(net);
   for (const char* loss : {"sum", "mean_square"}) {
     WorkloadOptions options = input("5x6");
@@ -206,7 +208,7 @@ TEST_F(ScriptWorkload, has_the_same_loss_and_gradients_in_parts) {
 TEST_F(ScriptWorkload, draws_whole_numbers_for_an_embedding) {
   torch::jit::Module net("net");
   net.register_parameter("table", weight({10, 4}), false);
-  net.define("def forward(self, x):\n  return torch.embedding(self.table, x)");
+  net.define("def forward(self, x):\n  return torch.embedding(self.table, x)\n");
   const auto workload = make_workload(save(net), input("3x50:int<10>"));
   const Tensor tokens = workload->batch(0).input;
   EXPECT_EQ(tokens.scalar_type(), torch::kInt64);
@@ -268,12 +270,12 @@ TEST_F(ScriptWorkload, refuses_scripts_that_take_something_else_or_cannot_be_tra
     net.define(code);
     return tests::error_of(save(net), input("2x6"));
   };
-  EXPECT_THAT(failure("def forward(self, x, y):\n  return x * y * self.w"),
+  EXPECT_THAT(failure("def forward(self, x, y):\n  return x * y * self.w\n"),
               HasSubstr("forward(Tensor x, Tensor y) does not take one tensor"));
-  EXPECT_THAT(failure("def forward(self, n: int):\n  return self.w * n"),
+  EXPECT_THAT(failure("def forward(self, n: int):\n  return self.w * n\n"),
               HasSubstr("forward(int n) does not take one tensor"));
-  EXPECT_THAT(failure("def backward(self, x):\n  return self.w"), HasSubstr("one tensor"));
-  EXPECT_THAT(failure("def forward(self, x):\n  return x", false),
+  EXPECT_THAT(failure("def backward(self, x):\n  return self.w\n"), HasSubstr("one tensor"));
+  EXPECT_THAT(failure("def forward(self, x):\n  return x\n", false),
               HasSubstr("has no parameters to train"));
 }
 

@@ -6,7 +6,7 @@
 
 #include <reprise/error.h>
 
-#include "workloads/eval_mode.h"
+#include "workloads/evaluation.h"
 
 namespace reprise::workloads {
 namespace {
@@ -101,7 +101,7 @@ ForwardResult ResNet::forward(const Strategy& strategy, const Batch& batch) {
 }
 
 std::optional<Quality> ResNet::quality() {
-  const EvalMode eval(*model_);
+  const Evaluation evaluation(*model_);
   int64_t right = 0, all = 0;
   for (int64_t i = 0; i < held_out_batches(); ++i) {
     const Batch batch = held_out(i);

@@ -65,7 +65,7 @@ Tensor ResNetModel::stem(const Tensor& images) {
 }
 
 Tensor ResNetModel::head(const Tensor& x) {
-  return fc_(torch::adaptive_avg_pool2d(x, 1).flatten(1));
+  return fc_(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
 }
 
 }  // namespace reprise::workloads

@@ -12,6 +12,8 @@
 #include <reprise/scope.h>
 #include <reprise/sequential.h>
 
+#include <c10/core/GradMode.h>
+
 #include "workloads/words.h"
 
 namespace reprise::workloads {
@@ -317,12 +319,24 @@ State boundary(State state) {
   return state;
 }
 
+// A reentrant region is reached by the gradient of what it is given, and data requires none.
+at::Tensor reachable(const at::Tensor& x) {
+  const bool can = c10::GradMode::is_enabled() && x.is_floating_point();
+  return can && !x.requires_grad() ? x.detach().requires_grad_() : x;
+}
+
+State reachable(State state) {
+  state.front() = reachable(state.front());
+  return state;
+}
+
 // `X` is what flows from layer to layer.
 template <class X>
 X run_chain(const Strategy& strategy, const std::vector<std::function<X(const X&)>>& layers,
             const std::vector<Segment>& blocks, X x) {
   const auto count = static_cast<int64_t>(layers.size());
   const std::vector<Segment> checkpointed = regions(strategy, count, blocks);
+  if (strategy.region.variant() == Variant::reentrant) x = reachable(std::move(x));
   const auto segmented = [&] {
     return checkpoint_segments(strategy.region, layers, checkpointed, std::move(x));
   };

@@ -97,7 +97,8 @@ std::optional<std::string> part_of(const Strategy& strategy);
 at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& parts, int64_t layer,
                      at::Tensor x);
 
-/// Runs the layers one after the other on `x`, those in regions() by checkpointing.
+/// Runs the layers one after the other on `x`, those in regions() by checkpointing. Where regions
+/// are reentrant, an `x` that requires no gradient gets one, as they cannot do without.
 at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,
                       const std::vector<Segment>& blocks, at::Tensor x);
 State run_layers(const Strategy& strategy, const std::vector<StateLayer>& layers,

@@ -5,7 +5,7 @@
 
 #include <reprise/error.h>
 
-#include "workloads/eval_mode.h"
+#include "workloads/evaluation.h"
 #include "workloads/shapes.h"
 
 namespace reprise::workloads {
@@ -75,7 +75,7 @@ ForwardResult UNet::forward(const Strategy& strategy, const Batch& batch) {
 }
 
 std::optional<Quality> UNet::quality() {
-  const EvalMode eval(*model_);
+  const Evaluation evaluation(*model_);
   std::vector<double> both(kShapeClasses, 0), either(kShapeClasses, 0);
   for (int64_t i = 0; i < kHeldOutBatches; ++i) {
     const Batch held_out = batch(-1 - i);
