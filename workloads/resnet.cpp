@@ -18,6 +18,7 @@ constexpr int64_t kGeneratedClasses = 10;
 constexpr int64_t kPatternSize = 4;
 constexpr int64_t kSize = 64;
 constexpr int64_t kBatch = 8;
+constexpr double kLearningRate = 0.003;  // torchvision's 0.1, for a batch of 8 instead of 256
 constexpr int64_t kHeldOutBatches = 8;
 constexpr int64_t kReduction = 32;  // of height and width, from a picture to the last block
 constexpr int64_t kPatternStep = std::numeric_limits<int64_t>::min();
@@ -37,7 +38,7 @@ std::optional<ImageFolder> folder_of(const WorkloadOptions& options) {
 }  // namespace
 
 ResNet::ResNet(const WorkloadOptions& options)
-    : Workload("resnet" + std::to_string(options.depth.value_or(50)), options),
+    : Workload("resnet50", options),
       batch_(options.batch.value_or(kBatch)),
       folder_(folder_of(options)),
       height_(folder_ ? folder_->height() : options.size.value_or(kSize)),

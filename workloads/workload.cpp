@@ -66,9 +66,7 @@ double Workload::loss_weight(const Batch& batch) const {
   return static_cast<double>(batch.input.size(0));
 }
 
-double Workload::learning_rate_factor(int64_t /*step*/, std::optional<int64_t> /*steps*/) const {
-  return 1;
-}
+double Workload::learning_rate_factor(int64_t /*step*/) const { return 1; }
 
 std::optional<Quality> Workload::quality() { return std::nullopt; }
 

@@ -29,6 +29,7 @@ struct WorkloadOptions {
   std::optional<std::string> text;    ///< path of a text to learn
   std::optional<std::string> images;  ///< path of a folder of images
   std::optional<std::string> input;   ///< shape and kind of a script's input, "8x3x224x224:float"
+  std::optional<int64_t> schedule;    ///< steps over which the learning rate falls
   std::optional<int64_t> depth;       ///< number of layers by which a network is known
   std::optional<int64_t> size;        ///< height and width of an image
   std::optional<std::string> loss;    ///< of a script's output: "mean_square" or "sum"
@@ -37,6 +38,12 @@ struct WorkloadOptions {
   int64_t seed = 0;
   torch::Device device = torch::kCPU;
 };
+
+/// As they were given, in the command's words: " --layers 6 --seed 0".
+std::string options_text(const WorkloadOptions& options);
+
+/// "bf16" or "fp16".
+const char* autocast_name(c10::ScalarType type);
 
 struct Batch {
   torch::Tensor input;   ///< its gradient is compared too where it requires one
@@ -66,6 +73,9 @@ class Workload {
   const std::string& name() const { return name_; }
   torch::Device device() const { return options_.device; }
   int64_t seed() const { return options_.seed; }
+
+  /// Name and options, "gpt --layers 6 --seed 0": equal ones begin with equal weights.
+  std::string setting() const { return name_ + options_text(options_); }
   std::optional<c10::ScalarType> autocast() const { return options_.autocast; }
 
   virtual torch::nn::Module& module() = 0;
@@ -107,9 +117,8 @@ class Workload {
 
   virtual std::unique_ptr<torch::optim::Optimizer> make_optimizer();
 
-  /// What the learning rate is multiplied by in a step, counted from 0, of a run of so many; a run
-  /// that ends at a loss has no such number. Default: 1.
-  virtual double learning_rate_factor(int64_t step, std::optional<int64_t> steps) const;
+  /// What the learning rate is multiplied by in a step, counted from 0. Default: 1.
+  virtual double learning_rate_factor(int64_t step) const;
 
   /// The norm to which larger gradients are clipped, all parameters together. Default: none.
   virtual std::optional<double> max_gradient_norm() const { return std::nullopt; }
@@ -117,8 +126,9 @@ class Workload {
   /// Shown when a training run has ended, such as text that the model has written. Default: empty.
   virtual std::string sample() { return ""; }
 
-  /// The loss at which training ends unless its user says otherwise. Default: none.
+  /// The loss and the step at which training ends unless its user says otherwise. Default: none.
   virtual std::optional<double> target_loss() const;
+  virtual std::optional<int64_t> default_steps() const { return std::nullopt; }
 
   /// Names of the parts that each layer or the chain of them consists of, for strategies such as
   /// `ffn`. Default: none.
