@@ -35,8 +35,7 @@ std::vector<Strategy> plain_first(std::vector<Strategy> strategies) {
 Contestant enter(const Workload& workload, const Strategy& strategy) {
   Contestant contestant{strategy, {}, {}};
   contestant.row.strategy = strategy.text;
-  const auto layers = static_cast<int64_t>(workload.layers().size());
-  const std::vector<Segment> checkpointed = regions(strategy, layers, workload.blocks());
+  const std::vector<Segment> checkpointed = workload.regions_of(strategy);
   if (strategy.is_plain()) return contestant;
   int64_t longest = 0;
   for (const Segment& region : checkpointed) longest = std::max(longest, region.size());

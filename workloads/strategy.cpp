@@ -12,6 +12,8 @@
 #include <reprise/scope.h>
 #include <reprise/sequential.h>
 
+#include <c10/core/GradMode.h>
+
 #include "workloads/words.h"
 
 namespace reprise::workloads {
@@ -107,6 +109,7 @@ const std::vector<Word>& words() {
        }},
       {"attention", "attention", OnlyPart{"attention"}, nullptr},
       {"ffn", "ffn", OnlyPart{"ffn"}, nullptr},
+      {"decoder", "decoder", OnlyPart{"decoder"}, nullptr},
       {"tape", "tape:full, tape:every_layer or tape:keep_matmuls", {}, parse_tape},
   };
   return kWords;
@@ -307,10 +310,33 @@ at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& par
   return x;
 }
 
-at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,
-                      const std::vector<Segment>& blocks, at::Tensor x) {
+namespace {
+
+using reprise::boundary;  // of one tensor
+
+State boundary(State state) {
+  for (at::Tensor& x : state) x = boundary(x);
+  return state;
+}
+
+// A reentrant region is reached by the gradient of what it is given, and data requires none.
+at::Tensor reachable(const at::Tensor& x) {
+  const bool can = c10::GradMode::is_enabled() && x.is_floating_point();
+  return can && !x.requires_grad() ? x.detach().requires_grad_() : x;
+}
+
+State reachable(State state) {
+  state.front() = reachable(state.front());
+  return state;
+}
+
+// `X` is what flows from layer to layer.
+template <class X>
+X run_chain(const Strategy& strategy, const std::vector<std::function<X(const X&)>>& layers,
+            const std::vector<Segment>& blocks, X x) {
   const auto count = static_cast<int64_t>(layers.size());
   const std::vector<Segment> checkpointed = regions(strategy, count, blocks);
+  if (strategy.region.variant() == Variant::reentrant) x = reachable(std::move(x));
   const auto segmented = [&] {
     return checkpoint_segments(strategy.region, layers, checkpointed, std::move(x));
   };
@@ -329,7 +355,7 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
   };
   // The parts are checkpointed by run_parts(), inside the layers.
   const auto plainly = [&] {
-    for (const Layer& layer : layers) x = layer(x);
+    for (const auto& layer : layers) x = layer(x);
     return std::move(x);
   };
   return std::visit(Overloaded{
@@ -347,6 +373,18 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
                         [&](const EveryNth&) { return singly(); },
                     },
                     strategy.kind);
+}
+
+}  // namespace
+
+at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,
+                      const std::vector<Segment>& blocks, at::Tensor x) {
+  return run_chain(strategy, layers, blocks, std::move(x));
+}
+
+State run_layers(const Strategy& strategy, const std::vector<StateLayer>& layers,
+                 const std::vector<Segment>& blocks, State state) {
+  return run_chain(strategy, layers, blocks, std::move(state));
 }
 
 }  // namespace reprise::workloads

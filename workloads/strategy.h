@@ -25,6 +25,10 @@ namespace reprise::workloads {
 /// One step of a chain: one tensor in, one out.
 using Layer = std::function<at::Tensor(const at::Tensor&)>;
 
+/// One step of a chain through which several tensors flow, such as a U-Net's with its skips.
+using State = std::vector<at::Tensor>;
+using StateLayer = std::function<State(const State&)>;
+
 struct Plain {};      // plain
 struct EachBlock {};  // checkpoint
 struct BalancedSegments {
@@ -45,7 +49,7 @@ struct EveryNth {
 
 struct OnlyPart {
   std::string name;
-};  // attention, ffn: that part of each layer
+};  // attention, ffn: that part of each layer; decoder: the layers of that part of the model
 struct OnTape {
   Policy policy;
 };  // tape:full, ...: operator replay
@@ -93,8 +97,11 @@ std::optional<std::string> part_of(const Strategy& strategy);
 at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& parts, int64_t layer,
                      at::Tensor x);
 
-/// Runs the layers one after the other on `x`, those in regions() by checkpointing.
+/// Runs the layers one after the other on `x`, those in regions() by checkpointing. Where regions
+/// are reentrant, an `x` that requires no gradient gets one, as they cannot do without.
 at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,
                       const std::vector<Segment>& blocks, at::Tensor x);
+State run_layers(const Strategy& strategy, const std::vector<StateLayer>& layers,
+                 const std::vector<Segment>& blocks, State state);
 
 }  // namespace reprise::workloads

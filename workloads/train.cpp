@@ -39,7 +39,7 @@ void require_sense(Workload& workload, const TrainOptions& options) {
   if (options.save_every > 0 && !options.save) {
     throw UsageError("--save-every without --save", "name the file with --save FILE");
   }
-  regions(options.strategy, static_cast<int64_t>(workload.layers().size()), workload.blocks());
+  workload.regions_of(options.strategy);
 }
 
 void require_finite(double loss, int64_t step) {

@@ -15,8 +15,17 @@ namespace reprise::workloads {
 Workload::Workload(std::string name, WorkloadOptions options)
     : name_(std::move(name)), options_(std::move(options)) {}
 
-std::vector<Segment> Workload::blocks() const {
-  return make_segments(static_cast<int64_t>(layers().size()), 1);
+const std::vector<Layer>& Workload::layers() const {
+  static const std::vector<Layer> kNone;
+  return kNone;
+}
+
+int64_t Workload::layer_count() const { return static_cast<int64_t>(layers().size()); }
+
+std::vector<Segment> Workload::blocks() const { return make_segments(layer_count(), 1); }
+
+std::vector<Segment> Workload::regions_of(const Strategy& strategy) const {
+  return regions(strategy, layer_count(), blocks());
 }
 
 ForwardResult Workload::run(const Strategy& strategy, const Batch& batch) {
@@ -75,6 +84,12 @@ uint64_t Workload::step_seed(int64_t step) const {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
   return x ^ (x >> 31);
+}
+
+at::Generator Workload::step_generator(int64_t step) const {
+  at::Generator generator = at::globalContext().defaultGenerator(torch::kCPU).clone();
+  generator.set_current_seed(step_seed(step));
+  return generator;
 }
 
 int64_t Workload::parameter_count() {
