@@ -46,6 +46,7 @@ PUBLIC_ROOMS = {
     "error.h": "base",
     "export.h": "base",
     "suggest.h": "base",
+    "text_style.h": "base",
     "version.h": "base",
     "hooks.h": "torch",
     "nested.h": "torch",

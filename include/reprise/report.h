@@ -8,6 +8,7 @@
 
 #include <reprise/export.h>
 #include <reprise/region_report.h>
+#include <reprise/text_style.h>
 
 // Results as plain data, and how they are written: tables for people, JSON for programs. All bytes
 // are above the base (the live bytes before the step) unless they say otherwise. docs/command.md
@@ -103,8 +104,9 @@ REPRISE_API std::string to_json(const Comparison& comparison);
 REPRISE_API std::string to_json(const Training& training);
 
 /// An aligned table with units, one line for each row, two lines about the run above it, and below
-/// it a note for each strategy whose regions do not preserve their random draws.
-REPRISE_API std::string to_table(const Comparison& comparison);
+/// it a note for each strategy whose regions do not preserve their random draws. Where the style's
+/// width is too small, columns are left out and named, or each row is set as lines of its own.
+REPRISE_API std::string to_table(const Comparison& comparison, const TextStyle& style = {});
 
 /// "1.50 MiB", "312 B": binary units, three significant digits or more.
 REPRISE_API std::string format_bytes(int64_t bytes);

@@ -25,4 +25,5 @@
 #include <reprise/sequential.h>
 #include <reprise/stats.h>
 #include <reprise/suggest.h>
+#include <reprise/text_style.h>
 #include <reprise/version.h>

@@ -6,12 +6,16 @@
 
 #include <reprise/report.h>
 
+#include "base/text_table.h"
+
 // A comparison as an aligned text table.
 
 namespace reprise {
 namespace {
 
-using Cells = std::vector<std::string>;
+using detail::Align;
+using detail::Cell;
+using detail::Tone;
 
 std::string number(const char* format, double value) {
   const int length = std::snprintf(nullptr, 0, format, value);
@@ -28,8 +32,18 @@ std::string count(int64_t value) {
   return text;
 }
 
-const Cells kHeader = {"strategy",   "peak",      "held",       "peak ratio", "rss peak", "step ms",
-                       "time ratio", "samples/s", "recomputed", "loss",       "gradients"};
+// The higher the number, the sooner a narrow terminal goes without.
+const std::vector<detail::Column> kColumns = {{"strategy", Align::left},
+                                              {"peak"},
+                                              {"held", Align::right, 6},
+                                              {"peak ratio", Align::right, 1},
+                                              {"rss peak", Align::right, 7},
+                                              {"step ms", Align::right, 2},
+                                              {"time ratio"},
+                                              {"samples/s", Align::right, 5},
+                                              {"recomputed", Align::right, 4},
+                                              {"loss", Align::right, 3},
+                                              {"gradients", Align::left}};
 
 std::string rate(double value) { return std::isfinite(value) ? count(std::llround(value)) : "-"; }
 
@@ -43,14 +57,14 @@ bool preserve_rng(const std::vector<RegionStats>& regions) {
                      [](const RegionStats& stats) { return stats.preserves_rng; });
 }
 
-std::string gradients(const StrategyRow& row) {
+Cell gradients(const StrategyRow& row) {
   std::string text =
       row.grads_bit_equal ? "identical" : "differ by " + number("%.3g", row.max_abs_grad_diff);
   if (!row.rng_preserved) text += ", RNG moved";
-  return text;
+  return {text, row.grads_bit_equal && row.rng_preserved ? Tone::good : Tone::bad};
 }
 
-Cells cells_of(const StrategyRow& row) {
+std::vector<Cell> cells_of(const StrategyRow& row) {
   return {row.strategy,
           format_bytes(row.peak_bytes),
           format_bytes(row.held_bytes),
@@ -64,28 +78,11 @@ Cells cells_of(const StrategyRow& row) {
           gradients(row)};
 }
 
-// The first and the last column hold words and stand left, the others hold numbers and stand right.
-std::string line_of(const Cells& cells, const std::vector<std::size_t>& widths) {
-  std::string line;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    const std::string space(widths[i] - cells[i].size(), ' ');
-    const bool left = i == 0 || i + 1 == cells.size();
-    if (i > 0) line += "  ";
-    line += left ? cells[i] + space : space + cells[i];
-  }
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + "\n";
-}
-
 }  // namespace
 
-std::string to_table(const Comparison& comparison) {
-  std::vector<Cells> lines = {kHeader};
-  for (const StrategyRow& row : comparison.rows) lines.push_back(cells_of(row));
-  std::vector<std::size_t> widths(kHeader.size(), 0);
-  for (const Cells& cells : lines) {
-    for (std::size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
-  }
+std::string to_table(const Comparison& comparison, const TextStyle& style) {
+  detail::TextTable table(kColumns);
+  for (const StrategyRow& row : comparison.rows) table.add_row(cells_of(row));
   std::string text = comparison.workload + " on " + comparison.device + ", LibTorch " +
                      comparison.libtorch + ", " + std::to_string(comparison.threads) +
                      (comparison.threads == 1 ? " thread, " : " threads, ") +
@@ -93,7 +90,7 @@ std::string to_table(const Comparison& comparison) {
                      (comparison.steps == 1 ? " step" : " steps") + " for each strategy\n";
   text += count(comparison.parameters) + " parameters; peak and held are above the base of " +
           format_bytes(comparison.base_bytes) + " that lives before a step\n\n";
-  for (const Cells& cells : lines) text += line_of(cells, widths);
+  text += table.str(style);
   for (const StrategyRow& row : comparison.rows) {
     if (preserve_rng(row.regions)) continue;
     text += "\nnote: " + row.strategy +

@@ -32,7 +32,9 @@ Comparison measure(workloads::Workload& workload,
 void print_regions(const Comparison& comparison) {
   for (const StrategyRow& row : comparison.rows) {
     if (row.regions.empty()) continue;
-    std::cout << "\n" << row.strategy << ", in one step\n" << region_table(row.regions);
+    std::cout << "\n"
+              << row.strategy << ", in one step\n"
+              << region_table(row.regions, stdout_style());
   }
 }
 
@@ -77,7 +79,7 @@ int run(const Options& options) {
   const int64_t steps = options.whole("--steps").value_or(10);
   const auto workload = make_workload(options);
   const Comparison comparison = measure(*workload, strategies, steps);
-  std::cout << to_table(comparison);
+  std::cout << to_table(comparison, stdout_style());
   if (options.flag("--regions")) print_regions(comparison);
   write_json(options, to_json(comparison));
   return verdict(comparison);

@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "options.h"
+#include "terminal.h"
 #include "workloads/train.h"
 
 // reprise train: a training run under one strategy, its loss and its memory.
@@ -81,7 +82,8 @@ int run(const Options& options) {
   print_header(workloads::describe(*workload, settings), settings);
   const Training training = workloads::train(*workload, settings);
   print_end(training);
-  if (options.flag("--regions")) std::cout << "\n" << region_table(training.regions);
+  if (options.flag("--regions"))
+    std::cout << "\n" << region_table(training.regions, stdout_style());
   write_json(options, to_json(training));
   return kOk;
 }
