@@ -158,6 +158,7 @@ Comparison compare(Workload& workload, const std::vector<Strategy>& strategies,
   for (const Strategy& strategy : plain_first(strategies)) {
     contestants.push_back(enter(workload, strategy));
   }
+  for (const Contestant& contestant : contestants) workload.prepare(contestant.strategy);
   Comparison comparison;
   comparison.workload = workload.name();
   comparison.device = workload.device().str();

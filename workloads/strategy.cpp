@@ -316,7 +316,9 @@ std::optional<Policy> policy_of(const Strategy& strategy, int64_t layers,
     case OnTape::Rules::advised:
       return Policy::advised(layers);
     case OnTape::Rules::classes:
-      return Policy::layer_class(classes(), LayerClass::activation_heavy, Action::recompute);
+      return Policy::keep_names({"block", "layer"})
+          .then(
+              Policy::layer_class(classes(), LayerClass::activation_heavy, Action::recompute));
   }
   return std::nullopt;
 }
@@ -380,7 +382,7 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
   // The parts are checkpointed by run_parts(), inside the layers. Measured classes belong to modules
   // finer than layers, whose paths an open ModuleScope would hide.
   const auto plainly = [&] {
-    for (const Layer& layer : layers) x = layer(x);
+    for (const Layer& layer : layers) x = boundary(layer(x));
     return std::move(x);
   };
   return std::visit(Overloaded{

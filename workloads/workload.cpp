@@ -48,15 +48,16 @@ ForwardResult Workload::forward_in_precision(const Strategy& strategy, const Bat
   return forward(strategy, batch);
 }
 
-// The first pass warms up, the second counts. They leave neither draws nor statistics behind.
-const Workload::Measured& Workload::measured(const Strategy& strategy, const Batch& batch) {
+// The first pass warms up, the second counts.
+const Workload::Measured& Workload::measured(const Strategy& strategy) {
   if (measured_) return *measured_;
+  const Batch first = batch(0);
   const Snapshot buffers(module().buffers());
   const std::vector<torch::Tensor> generators = generator_states(device());
   Measured measured{ModulePaths(module()), {}};
   for (int pass = 0; pass < 2; ++pass) {
     Scope scope(Policy::keep_all(), ScopeOptions().modules(measured.paths).measure(true));
-    forward_in_precision(strategy, batch);
+    forward_in_precision(strategy, first);
     measured.classes = classify_layers(scope.summary().modules);
   }
   set_generator_states(device(), generators);
@@ -65,10 +66,14 @@ const Workload::Measured& Workload::measured(const Strategy& strategy, const Bat
   return *measured_;
 }
 
+void Workload::prepare(const Strategy& strategy) {
+  if (needs_classes(strategy)) measured(strategy);
+}
+
 ForwardResult Workload::run(const Strategy& strategy, const Batch& batch) {
   require_layer_parts(strategy);
   std::optional<Scope> scope;
-  const auto classes = [&] { return measured(strategy, batch).classes; };
+  const auto classes = [&] { return measured(strategy).classes; };
   if (const auto policy =
           policy_of(strategy, static_cast<int64_t>(layers().size()), classes)) {
     ScopeOptions options = ScopeOptions().name(strategy.text);

@@ -92,9 +92,12 @@ class Workload {
   /// Throws UsageError when a strategy does not fit the model or its batches.
   void check(const Strategy& strategy);
 
+  /// Measures what a strategy goes by, once: the classes of modules, in two forward passes that
+  /// leave neither draws nor statistics behind. Nothing for most strategies.
+  void prepare(const Strategy& strategy);
+
   /// The forward pass of a step by a strategy: under a Scope where it asks for one, under autocast
-  /// where the options do. The first by a strategy that follows measured classes runs two more, to
-  /// measure them.
+  /// where the options do. Prepares the strategy where that has not been done.
   ForwardResult run(const Strategy& strategy, const Batch& batch);
 
   virtual ForwardResult forward(const Strategy& strategy, const Batch& batch) = 0;
@@ -136,7 +139,7 @@ class Workload {
     LayerClasses classes;
   };
   void require_layer_parts(const Strategy& strategy) const;
-  const Measured& measured(const Strategy& strategy, const Batch& batch);
+  const Measured& measured(const Strategy& strategy);
   ForwardResult forward_in_precision(const Strategy& strategy, const Batch& batch);
 
   std::string name_;

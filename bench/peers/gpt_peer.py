@@ -15,7 +15,6 @@ import functools
 import json
 import sys
 import time
-from typing import NamedTuple
 
 try:
     import torch
@@ -100,9 +99,11 @@ class FeedForward(nn.Module):
         return x + self.dropout(self.down(F.gelu(self.up(self.norm(x)))))
 
 
-class Block(NamedTuple):
-    attention: Attention
-    ffn: FeedForward
+class Block(nn.Module):
+    def __init__(self, options):
+        super().__init__()
+        self.attention = Attention(options.width, options.heads, options.dropout)
+        self.ffn = FeedForward(options.width, options.dropout)
 
 
 class Gpt(nn.Module):
@@ -112,14 +113,8 @@ class Gpt(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(BYTES, options.width)
         self.positions = nn.Embedding(options.context, options.width)
+        self.blocks = nn.ModuleList(Block(options) for _ in range(options.layers))
         self.norm = nn.LayerNorm(options.width)
-        self.blocks = []
-        for i in range(options.layers):
-            block = Block(Attention(options.width, options.heads, options.dropout),
-                          FeedForward(options.width, options.dropout))
-            self.add_module(f"attention{i}", block.attention)
-            self.add_module(f"ffn{i}", block.ffn)
-            self.blocks.append(block)
 
     def forward(self, tokens, run_block):
         x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))

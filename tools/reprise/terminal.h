@@ -15,7 +15,7 @@ namespace reprise::command {
 /// as in reprise::Error, is given with an empty hint.
 void print_error(const std::string& what, const std::string& hint = "");
 
-/// "warning: <what>", for what the user should know of a result that stands.
+/// "warning: <what>".
 void print_warning(const std::string& what);
 
 /// As wide as the terminal that stdout is (COLUMNS goes before what it says of itself), and in
