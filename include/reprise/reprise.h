@@ -13,10 +13,14 @@
 #include <reprise/export.h>
 #include <reprise/hooks.h>
 #include <reprise/layer_class.h>
+#include <reprise/ledger.h>
+#include <reprise/meta_scope.h>
 #include <reprise/meter.h>
 #include <reprise/module_paths.h>
 #include <reprise/nested.h>
 #include <reprise/policy.h>
+#include <reprise/profile.h>
+#include <reprise/profile_report.h>
 #include <reprise/region_report.h>
 #include <reprise/report.h>
 #include <reprise/scope.h>
