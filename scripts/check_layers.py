@@ -77,6 +77,8 @@ PUBLIC_ROOMS = {
     "amp.h": "amp",
     "distributed.h": "distributed",
     "report.h": "report",
+    "html_report.h": "report",
+    "snapshot.h": "report",
     "profile_report.h": "report",
     "reprise.h": "umbrella",
 }

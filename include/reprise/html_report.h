@@ -72,10 +72,11 @@ REPRISE_API std::vector<Fact> describe_machine();
 /// to what a screen shows, their peaks exact.
 REPRISE_API std::string to_html(const Report& report);
 
-/// Pictures as SVG files: time against memory, one mark for each row; memory over time, by
-/// category, one above the other on the same axes; and a curve. They follow the reader's choice of
-/// light or dark.
+/// Pictures as SVG files: time against memory, one mark for each row; the loss over the logged
+/// steps; memory over time by category, one above the other on the same axes; a curve. They follow
+/// the reader's choice of light or dark.
 REPRISE_API std::string to_svg(const Comparison& comparison);
+REPRISE_API std::string to_svg(const Training& training);
 REPRISE_API std::string to_svg(const std::vector<NamedTimeline>& timelines);
 REPRISE_API std::string to_svg(const Curve& curve);
 

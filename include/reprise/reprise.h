@@ -12,6 +12,7 @@
 #include <reprise/execution_group.h>
 #include <reprise/export.h>
 #include <reprise/hooks.h>
+#include <reprise/html_report.h>
 #include <reprise/layer_class.h>
 #include <reprise/ledger.h>
 #include <reprise/meta_scope.h>
@@ -26,6 +27,7 @@
 #include <reprise/scope.h>
 #include <reprise/segments.h>
 #include <reprise/sequential.h>
+#include <reprise/snapshot.h>
 #include <reprise/stats.h>
 #include <reprise/suggest.h>
 #include <reprise/text_style.h>

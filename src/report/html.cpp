@@ -41,10 +41,11 @@ void HtmlTable::add_row(const std::vector<Html>& cells, std::string_view style) 
   Html row;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (i == 0) {
-      row += {"<th scope=\"row\">" + cells[i].markup + "</th>"};
+      row += {"<th scope=\"row\" class=\"words\"><span>" + cells[i].markup + "</span></th>"};
+    } else if (columns_[i].kind == Kind::words) {
+      row += {"<td class=\"words\"><span>" + cells[i].markup + "</span></td>"};
     } else {
-      const bool words = columns_[i].kind == Kind::words;
-      row += {(words ? "<td class=\"words\">" : "<td>") + cells[i].markup + "</td>"};
+      row += {"<td>" + cells[i].markup + "</td>"};
     }
   }
   rows_ += element("tr", style, row);
@@ -71,7 +72,7 @@ std::string_view page_style() {
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif}
-main{max-width:1000px;margin:0 auto;padding:24px 16px 48px}
+main{max-width:1080px;margin:0 auto;padding:24px 16px 48px}
 h1{font-size:1.7rem;line-height:1.25;margin:0 0 4px;overflow-wrap:anywhere}
 h2{font-size:1.2rem;margin:0 0 4px}
 h3{font-size:1rem;margin:0;overflow-wrap:anywhere}
@@ -93,18 +94,18 @@ svg{display:block;width:100%;height:auto}
 svg{--ground:var(--card);--grid:var(--line)}
 .legend{display:flex;flex-wrap:wrap;gap:4px 16px;list-style:none;margin:8px 0 0;padding:0;
 font-size:.9rem}
-.legend svg{display:inline-block;width:14px;height:14px;margin-right:6px;vertical-align:-2px}
+svg.swatch{display:inline-block;width:13px;height:13px;margin-right:7px;vertical-align:-1px}
 .scroll{overflow-x:auto;margin:8px -4px 0;padding:0 4px}
 table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:tabular-nums}
-th,td{padding:5px 10px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;
+th,td{padding:5px 9px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;
 vertical-align:top}
 thead th{color:var(--soft);font-weight:600;vertical-align:bottom}
 th:first-child,th.words,td.words{text-align:left}
 th:first-child{position:sticky;left:0;background:var(--card);padding-left:0}
-tbody th{font-weight:600;max-width:22rem;white-space:normal;overflow-wrap:anywhere;min-width:8rem}
+tbody th{font-weight:600}
+.words>span{display:block;width:max-content;max-width:17rem;white-space:normal;overflow-wrap:anywhere}
 tbody tr:last-child>*{border-bottom:0}
-td.words{white-space:normal;overflow-wrap:anywhere;min-width:7rem}
-tr.plain th::after{content:" (reference)";font-weight:400;color:var(--soft)}
+tr.plain>*{background:color-mix(in srgb,var(--line) 35%,var(--card))}
 .good{color:var(--good)}.bad{color:var(--bad);font-weight:600}
 .bar{display:block;height:5px;border-radius:3px;background:var(--line);margin-top:3px;min-width:64px}
 .bar i{display:block;height:5px;border-radius:3px;background:var(--accent)}
@@ -116,7 +117,7 @@ display:block;background:var(--page);border:1px solid var(--line);border-radius:
 white-space:pre-wrap;margin:8px 0}
 @media (max-width:600px){main{padding:16px 10px 32px}section{padding:14px 12px}
 .cards{grid-template-columns:repeat(2,1fr);gap:8px}.card dd{font-size:1.1rem}
-tbody th{min-width:6rem;max-width:9rem}}
+.words>span{max-width:34vw}}
 @media print{:root{color-scheme:light;--page:#fff;--card:#fff;--ink:#000;--soft:#444;--line:#bbb;
 --accent:#0072b2;--good:#00513b;--bad:#8f3000}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}

@@ -13,9 +13,15 @@ namespace reprise::detail {
 /// characters, become U+FFFD.
 std::string escape(std::string_view text);
 
-/// At most `decimals` digits after the point, none that say nothing; never in another locale's way.
-/// What is not finite becomes 0: a picture has no place for it.
+/// With `decimals` digits after the point, never in another locale's way. "inf" and "nan" are those.
+std::string fixed_number(double value, int decimals);
+
+/// The same without the zeros that say nothing. What is not finite becomes 0: a picture has no place
+/// for it.
 std::string short_number(double value, int decimals = 1);
+
+/// Six significant digits, "1e-12" where that is shorter.
+std::string significant(double value);
 
 /// "12.3 ms", "1.50 s": three significant digits or more.
 std::string format_milliseconds(double milliseconds);

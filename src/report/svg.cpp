@@ -99,10 +99,10 @@ svg .plain{fill:var(--ink);stroke:var(--ground);stroke-width:1.5}
 svg .curve{fill:none;stroke:var(--series);stroke-width:2;stroke-linejoin:round}
 svg .s0{--series:var(--accent)}svg .s1{--series:#e69f00}svg .s2{--series:#009e73}
 svg .s3{--series:#cc79a7}
-svg .c0{fill:#0072b2}svg .c1{fill:#56b4e9}svg .c2{fill:#7f6bb0}svg .c3{fill:#e69f00}
-svg .c4{fill:#009e73}svg .c5{fill:#f0e442}svg .c6{fill:#cc79a7}svg .c7{fill:#d55e00}
-svg .c8{fill:#8d96a1}
-@media (max-width:600px){svg{font-size:20px}}
+svg .c0{fill:#0072b2}svg .c1{fill:#e69f00}svg .c2{fill:#56b4e9}svg .c3{fill:#7f6bb0}
+svg .c4{fill:#64748b}svg .c5{fill:#009e73}svg .c6{fill:#f0e442}svg .c7{fill:#cc79a7}
+svg .c8{fill:#d55e00}svg .c9{fill:#b4bcc6}
+@media (max-width:600px){svg{font-size:22px}}
 @media print{svg{--ground:#fff;--ink:#000;--soft:#444;--grid:#ddd}}
 )css";
 }

@@ -32,7 +32,7 @@ std::string text_of(Unit unit, double value) {
     case Unit::ratio: return short_number(value, 3) + "\u00D7";
     case Unit::number: break;
   }
-  return short_number(value, 4);
+  return significant(value);
 }
 
 std::string style_of(std::size_t series) { return "curve s" + std::to_string(series % 4); }
@@ -104,7 +104,7 @@ Svg draw_curve(const Curve& curve) {
     }
   }
   if (x_range.empty()) x_range = {0, 1};
-  const Frame frame{92, 44, 700, 262};
+  const Frame frame{98, 44, 704, 262};
   const double margin = std::max(x_range.high - x_range.low, 1e-9) * 0.02;
   const Scale x{x_range.low - margin, x_range.high + margin, frame.left, frame.right};
   const double high = y_range.high > y_range.low ? y_range.high : y_range.low + 1;

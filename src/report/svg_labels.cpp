@@ -9,9 +9,10 @@
 namespace reprise::detail {
 namespace {
 
-constexpr double kLetter = 8.2;  // the mean width of one, with something to spare
-constexpr double kAbove = 13;    // of the base line
-constexpr double kBelow = 5;
+// For the large letters of a narrow picture.
+constexpr double kLetter = 11;
+constexpr double kAbove = 16;  // of the base line
+constexpr double kBelow = 6;
 
 struct Box {
   double left = 0;
@@ -51,7 +52,7 @@ Box box_of(Point at, Anchor anchor, double width) {
 }
 
 bool inside(const Box& box, const Frame& frame) {
-  return box.left >= frame.left && box.right <= frame.right + 40 && box.top >= frame.top - 8 &&
+  return box.left >= frame.left && box.right <= frame.right + 20 && box.top >= frame.top - 8 &&
          box.bottom <= frame.bottom;
 }
 

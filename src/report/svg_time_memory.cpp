@@ -13,7 +13,7 @@
 namespace reprise::detail {
 namespace {
 
-std::string ratio(double value) { return short_number(value, 2) + "\u00D7"; }
+std::string ratio(double value) { return fixed_number(value, 2) + "\u00D7"; }
 
 std::string tooltip(const StrategyRow& row) {
   return row.strategy + ": peak " + format_bytes(row.peak_bytes) + ", " + ratio(row.memory_ratio) +
@@ -48,7 +48,7 @@ Range range_of(const std::vector<StrategyRow>& rows, double StrategyRow::*ratio)
 Svg draw_time_memory(const Comparison& comparison) {
   const std::vector<StrategyRow>& rows = comparison.rows;
   Svg svg(kPictureWidth, 440, description(rows));
-  const Frame frame{72, 44, 680, 380};
+  const Frame frame{76, 44, 696, 380};
   const Range times = range_of(rows, &StrategyRow::time_ratio);
   const double spread = std::max(times.high - times.low, 0.05);
   const Scale x{times.low - spread * 0.08, times.high + spread * 0.12, frame.left, frame.right};

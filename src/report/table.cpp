@@ -7,6 +7,7 @@
 #include <reprise/report.h>
 
 #include "base/text_table.h"
+#include "report/markup.h"
 
 // A comparison as an aligned text table.
 
@@ -15,6 +16,7 @@ namespace {
 
 using detail::Align;
 using detail::Cell;
+using detail::format_count;
 using detail::Tone;
 
 std::string number(const char* format, double value) {
@@ -22,13 +24,6 @@ std::string number(const char* format, double value) {
   std::string text(static_cast<std::size_t>(length) + 1, '\0');
   std::snprintf(text.data(), text.size(), format, value);
   text.pop_back();
-  return text;
-}
-
-std::string count(int64_t value) {
-  std::string text = std::to_string(value);
-  const std::size_t sign = value < 0 ? 1 : 0;
-  for (std::size_t at = text.size(); at > sign + 3;) text.insert(at -= 3, ",");
   return text;
 }
 
@@ -45,11 +40,11 @@ const std::vector<detail::Column> kColumns = {{"strategy", Align::left},
                                               {"loss", Align::right, 3},
                                               {"gradients", Align::left}};
 
-std::string rate(double value) { return std::isfinite(value) ? count(std::llround(value)) : "-"; }
+std::string rate(double value) { return std::isfinite(value) ? format_count(std::llround(value)) : "-"; }
 
 std::string recomputed(const StrategyRow& row) {
   if (row.recomputed_ops == 0) return "-";
-  return count(row.recomputed_ops) + " ops, " + number("%.1f", row.recomputed_ms) + " ms";
+  return format_count(row.recomputed_ops) + " ops, " + number("%.1f", row.recomputed_ms) + " ms";
 }
 
 bool preserve_rng(const std::vector<RegionStats>& regions) {
@@ -88,7 +83,7 @@ std::string to_table(const Comparison& comparison, const TextStyle& style) {
                      (comparison.threads == 1 ? " thread, " : " threads, ") +
                      std::to_string(comparison.steps) +
                      (comparison.steps == 1 ? " step" : " steps") + " for each strategy\n";
-  text += count(comparison.parameters) + " parameters; peak and held are above the base of " +
+  text += format_count(comparison.parameters) + " parameters; peak and held are above the base of " +
           format_bytes(comparison.base_bytes) + " that lives before a step\n\n";
   text += table.str(style);
   for (const StrategyRow& row : comparison.rows) {

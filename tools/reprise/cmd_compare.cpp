@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "options.h"
+#include "report_files.h"
 #include "terminal.h"
 #include "workloads/compare.h"
 #include "workloads/words.h"
@@ -82,6 +83,7 @@ int run(const Options& options) {
   std::cout << to_table(comparison, stdout_style());
   if (options.flag("--regions")) print_regions(comparison);
   write_json(options, to_json(comparison));
+  write_reports(options, *workload, {.comparison = comparison});
   return verdict(comparison);
 }
 
