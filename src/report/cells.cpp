@@ -27,26 +27,24 @@ std::string number(const char* format, double value) {
   return text;
 }
 
-std::string count(int64_t value) {
-  std::string text = std::to_string(value);
-  const std::size_t sign = value < 0 ? 1 : 0;
-  for (std::size_t at = text.size(); at > sign + 3;) text.insert(at -= 3, ",");
-  return text;
-}
-
 std::string interval_text(const StrategyRow& row) {
   if (!row.time_ratio_low || !row.time_ratio_high) return "-";
   return number("%.3f", *row.time_ratio_low) + " to " + number("%.3f", *row.time_ratio_high);
 }
 
-Cell verdict_cell(const StrategyRow& row) {
+std::string verdict_text(const StrategyRow& row) {
   std::string text =
       row.grads_bit_equal ? "identical" : "differ by " + number("%.3g", row.max_abs_grad_diff);
   if (!row.exact) return row.grads_bit_equal ? text : text + " (batch in parts)";
   if (!row.rng_preserved) text += ", RNG moved";
   if (!row.buffers_bit_equal) text += ", buffers differ";
+  return text;
+}
+
+Cell verdict_cell(const StrategyRow& row) {
   const bool good = row.grads_bit_equal && row.rng_preserved && row.buffers_bit_equal;
-  return {text, good ? Tone::good : Tone::bad};
+  const Tone otherwise = row.exact ? Tone::bad : Tone::normal;
+  return {verdict_text(row), good ? Tone::good : otherwise};
 }
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "report/markup.h"
 #include "report/tables.h"
 
 // The granularity curve: more segments hold more boundaries, longer ones more of their inside.
@@ -38,10 +39,10 @@ TextTable scan_table(const Comparison& comparison) {
   TextTable table(kColumns);
   for (const StrategyRow& row : comparison.rows) {
     const bool cut = row.segments.has_value();
-    table.add_row({cut ? count(*row.segments) : row.strategy,
-                   cut ? count(*row.segments - 1) : "-",
-                   cut ? count(row.longest_segment_layers.value_or(0)) : "-",
-                   cut ? count(row.recomputed_ops) + " ops" : "-", format_bytes(row.peak_bytes),
+    table.add_row({cut ? format_count(*row.segments) : row.strategy,
+                   cut ? format_count(*row.segments - 1) : "-",
+                   cut ? format_count(row.longest_segment_layers.value_or(0)) : "-",
+                   cut ? format_count(row.recomputed_ops) + " ops" : "-", format_bytes(row.peak_bytes),
                    number("%.3f", row.memory_ratio), number("%.2f", row.step_ms_median),
                    number("%.3f", row.time_ratio), interval_text(row),
                    bar(row.peak_bytes, largest), verdict_cell(row)});

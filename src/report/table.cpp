@@ -4,6 +4,7 @@
 
 #include <reprise/report.h>
 
+#include "report/markup.h"
 #include "report/tables.h"
 
 // A comparison as text: lines about the run, a table, and notes.
@@ -27,11 +28,11 @@ const std::vector<Column> kColumns = {{"strategy", Align::left},
                                       {"loss", Align::right, 4},
                                       {"gradients", Align::left}};
 
-std::string rate(double value) { return std::isfinite(value) ? count(std::llround(value)) : "-"; }
+std::string rate(double value) { return std::isfinite(value) ? format_count(std::llround(value)) : "-"; }
 
 std::string recomputed(const StrategyRow& row) {
   if (row.recomputed_ops == 0) return "-";
-  return count(row.recomputed_ops) + " ops, " + number("%.1f", row.recomputed_ms) + " ms";
+  return format_count(row.recomputed_ops) + " ops, " + number("%.1f", row.recomputed_ms) + " ms";
 }
 
 std::string quartiles(const StrategyRow& row) {
@@ -72,7 +73,7 @@ Heading heading_of(const Comparison& comparison) {
               ", " + std::to_string(comparison.threads) +
               (comparison.threads == 1 ? " thread, " : " threads, ") +
               steps_of(comparison.steps) + " for each strategy",
-          detail::count(comparison.parameters) +
+          detail::format_count(comparison.parameters) +
               " parameters; peak and held are above the base of " +
               format_bytes(comparison.base_bytes) + " that lives before a step"};
 }

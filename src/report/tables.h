@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
+#include <optional>
 #include <string>
 
 #include <reprise/report.h>
@@ -24,13 +24,17 @@ TextTable training_table(const Comparison& comparison);
 /// As printf's format of one double says.
 std::string number(const char* format, double value);
 
-/// "1,234,567".
-std::string count(int64_t value);
-
 /// "1.294 to 1.341", or "-" where the steps were too few.
 std::string interval_text(const StrategyRow& row);
 
 /// "identical", or what differs from plain's.
+std::string verdict_text(const StrategyRow& row);
 Cell verdict_cell(const StrategyRow& row);
+
+/// "identical", or how far the trained weights are from plain's. REQUIRES: training.
+Cell weights_cell(const StrategyRow& row);
+
+/// "97.50 %", "1.98 nats/byte", or "-" without one.
+std::string quality_text(const std::optional<double>& quality, const std::string& unit);
 
 }  // namespace reprise::detail

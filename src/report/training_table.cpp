@@ -7,8 +7,6 @@
 // What each strategy made of the same weights.
 
 namespace reprise::detail {
-namespace {
-
 std::string quality_text(const std::optional<double>& quality, const std::string& unit) {
   if (!quality) return "-";
   if (unit == "%") return number("%.2f", *quality * 100) + " %";
@@ -21,8 +19,6 @@ Cell weights_cell(const StrategyRow& row) {
   const std::string text = "differ by " + number("%.3g", outcome.max_abs_weight_diff);
   return row.exact ? Cell(text, Tone::bad) : Cell(text + " (batch in parts)");
 }
-
-}  // namespace
 
 TextTable training_table(const Comparison& comparison) {
   const std::string quality =

@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "options.h"
+#include "report_files.h"
 #include "terminal.h"
 #include "workloads/compare.h"
 #include "workloads/words.h"
@@ -35,6 +36,30 @@ void print_regions(const Comparison& comparison) {
               << row.strategy << ", in one step\n"
               << region_table(row.regions, stdout_style());
   }
+}
+
+// What finer cuts save and cost: both ratios over the number of segments.
+Curve granularity_curve(const Comparison& comparison) {
+  Curve curve;
+  curve.title = "Granularity";
+  curve.x_title = "segments";
+  curve.y_title = "over plain";
+  curve.y_unit = Unit::ratio;
+  curve.series = {{"peak", {}}, {"time", {}}};
+  for (auto row = comparison.rows.rbegin(); row != comparison.rows.rend(); ++row) {
+    if (!row->segments) continue;
+    const auto segments = static_cast<double>(*row->segments);
+    curve.series[0].points.push_back({segments, row->memory_ratio});
+    curve.series[1].points.push_back({segments, row->time_ratio});
+  }
+  return curve;
+}
+
+Report report_of(const Comparison& comparison) {
+  Report report;
+  report.comparison = comparison;
+  if (comparison.segment_scan) report.curves = {granularity_curve(comparison)};
+  return report;
 }
 
 // Says of which strategies a median should not be trusted before the machine is quieter.
@@ -133,6 +158,7 @@ int run(const Options& options) {
                                            : to_table(comparison, stdout_style()));
   if (options.flag("--regions")) print_regions(comparison);
   write_json(options, to_json(comparison));
+  write_reports(options, *workload, report_of(comparison));
   warn_of_outliers(comparison);
   return verdict(comparison);
 }

@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "options.h"
+#include "report_files.h"
 #include "terminal.h"
 #include "workloads/train.h"
 
@@ -85,6 +86,7 @@ int run(const Options& options) {
   if (options.flag("--regions"))
     std::cout << "\n" << region_table(training.regions, stdout_style());
   write_json(options, to_json(training));
+  write_reports(options, *workload, {.training = training});
   return kOk;
 }
 
