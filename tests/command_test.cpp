@@ -77,6 +77,8 @@ TEST(Command, rejects_unknown_verbs_workloads_options_and_strategies_with_the_ne
            {"train blocks --strategy segments:0", 2, "'segments:0'"},
            {"train blocks --strategy sequential:9 --steps 1", 2, "9 of a workload of 5 layers"},
            {"compare digits --layers 3", 2, "--layers does nothing"},
+           {"train blocks --batch 8 --steps 1 --strategy accumulate:9", 2,
+            "8 cannot be taken in 9 parts"},
            {"compare blocks --strategies accumulate:0", 2, "'accumulate:0': expected a whole"},
            {"compare blocks --batch 8 --strategies accumulate:9", 2, "8 cannot be taken in 9 parts"},
            {"compare blocks --strategies parts", 2, "the layers of 'blocks' have no parts"},

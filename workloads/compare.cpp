@@ -42,8 +42,7 @@ Contestant enter(Workload& workload, const Strategy& strategy) {
   row.strategy = strategy.text;
   row.exact = parts_of(strategy) == 1;
   if (strategy.is_plain()) return contestant;
-  const auto layers = static_cast<int64_t>(workload.layers().size());
-  const std::vector<Segment> checkpointed = regions(strategy, layers, workload.blocks());
+  const std::vector<Segment> checkpointed = workload.regions_of(strategy);
   const bool each_part = asks_for_parts(strategy) && !part_of(strategy);
   const std::size_t parts = each_part ? workload.part_names().size() : 1;
   int64_t longest = 0;
@@ -197,7 +196,7 @@ Comparison compare(Workload& workload, const std::vector<Strategy>& strategies,
 }
 
 std::vector<Strategy> segment_scan(const Workload& workload) {
-  const auto layers = static_cast<int64_t>(workload.layers().size());
+  const int64_t layers = workload.layer_count();
   if (layers < 2) {
     throw UsageError("'" + workload.name() + "' has one layer, which cannot be cut into segments",
                      "give --layers 2 or more, or choose another workload");

@@ -22,6 +22,7 @@ ForwardResult run_in_parts(Workload& workload, const Strategy& strategy, const B
   double total = 0;
   for (const Batch& part : workload.split(batch, options.parts)) {
     const double weight = workload.loss_weight(part);
+    if (options.on_begin) options.on_begin();
     const ForwardResult result = workload.run(strategy, part);
     if (options.on_forward) options.on_forward();
     group.backward(scaled(result.loss, options.scaler), weight);

@@ -16,8 +16,17 @@ namespace reprise::workloads {
 Workload::Workload(std::string name, WorkloadOptions options)
     : name_(std::move(name)), options_(std::move(options)) {}
 
-std::vector<Segment> Workload::blocks() const {
-  return make_segments(static_cast<int64_t>(layers().size()), 1);
+const std::vector<Layer>& Workload::layers() const {
+  static const std::vector<Layer> kNone;
+  return kNone;
+}
+
+int64_t Workload::layer_count() const { return static_cast<int64_t>(layers().size()); }
+
+std::vector<Segment> Workload::blocks() const { return make_segments(layer_count(), 1); }
+
+std::vector<Segment> Workload::regions_of(const Strategy& strategy) const {
+  return regions(strategy, layer_count(), blocks());
 }
 
 void Workload::require_layer_parts(const Strategy& strategy) const {
@@ -35,9 +44,8 @@ void Workload::require_layer_parts(const Strategy& strategy) const {
 }
 
 void Workload::check(const Strategy& strategy) {
-  const auto count = static_cast<int64_t>(layers().size());
-  regions(strategy, count, blocks());
-  policy_of(strategy, count, [] { return LayerClasses(); });
+  regions_of(strategy);
+  policy_of(strategy, layer_count(), [] { return LayerClasses(); });
   require_layer_parts(strategy);
   if (parts_of(strategy) > 1) split(batch(0), parts_of(strategy));
 }
@@ -74,8 +82,7 @@ ForwardResult Workload::run(const Strategy& strategy, const Batch& batch) {
   require_layer_parts(strategy);
   std::optional<Scope> scope;
   const auto classes = [&] { return measured(strategy).classes; };
-  if (const auto policy =
-          policy_of(strategy, static_cast<int64_t>(layers().size()), classes)) {
+  if (const auto policy = policy_of(strategy, layer_count(), classes)) {
     ScopeOptions options = ScopeOptions().name(strategy.text);
     if (needs_classes(strategy)) options.modules(measured_->paths);
     scope.emplace(*policy, options);

@@ -71,11 +71,19 @@ class Workload {
 
   virtual torch::nn::Module& module() = 0;
 
-  /// The finest chain of layers that strategies act upon; a model may have more around it.
-  virtual const std::vector<Layer>& layers() const = 0;
+  /// The finest chain of layers that strategies act upon; a model may have more around it. Default:
+  /// none, for a chain of another kind.
+  virtual const std::vector<Layer>& layers() const;
+
+  /// Its length, whatever its kind. Default: of layers().
+  virtual int64_t layer_count() const;
 
   /// How the strategy `checkpoint` groups the layers. Default: each by itself.
   virtual std::vector<Segment> blocks() const;
+
+  /// The regions that a strategy checkpoints, in order; see regions(). Throws UsageError when it
+  /// does not fit.
+  virtual std::vector<Segment> regions_of(const Strategy& strategy) const;
 
   /// The batch of a step, counted from 0: a function of seed and step alone.
   virtual Batch batch(int64_t step) = 0;
