@@ -80,7 +80,8 @@ TEST(Command, rejects_unknown_verbs_workloads_options_and_strategies_with_the_ne
            {"train blocks --batch 8 --steps 1 --strategy accumulate:9", 2,
             "8 cannot be taken in 9 parts"},
            {"compare blocks --strategies accumulate:0", 2, "'accumulate:0': expected a whole"},
-           {"compare blocks --batch 8 --strategies accumulate:9", 2, "8 cannot be taken in 9 parts"},
+           {"compare blocks --batch 8 --strategies accumulate:9", 2,
+            "8 cannot be taken in 9 parts"},
            {"compare blocks --strategies parts", 2, "the layers of 'blocks' have no parts"},
            {"compare blocks --layers 2 --strategies tape:advised", 2, "the advice for 2 layers"},
            {"compare blocks --segment-scan --strategies plain", 2, "chooses the strategies itself"},
@@ -192,9 +193,9 @@ TEST(Command, compare_tells_where_regions_do_not_preserve_their_draws) {
 }
 
 TEST(Command, compare_takes_batches_in_parts_without_calling_it_a_failure) {
-  const Outcome outcome = run(
-      "compare blocks --width 16 --batch 10 --threads 1 --steps 2 --strategies "
-      "checkpoint,accumulate:3");
+  const Outcome outcome =
+      run("compare blocks --width 16 --batch 10 --threads 1 --steps 2 --strategies "
+          "checkpoint,accumulate:3");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("(batch in parts)"), HasSubstr("bit-identical"),
                                  HasSubstr("not meant to be: accumulate:3")));
@@ -216,10 +217,10 @@ TEST(Command, compare_trains_every_strategy_to_the_same_weights) {
 
 TEST(Command, compare_scans_numbers_of_segments_and_prints_markdown) {
   const TempFolder folder;
-  const Outcome outcome = run(
-      "compare blocks --layers 6 --width 16 --threads 1 --steps 1 --segment-scan --markdown "
-      "--json " +
-      folder.path("r.json"));
+  const Outcome outcome =
+      run("compare blocks --layers 6 --width 16 --threads 1 --steps 1 --segment-scan --markdown "
+          "--json " +
+          folder.path("r.json"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("| boundaries |"), HasSubstr("-: |"), HasSubstr("###")));
   const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));

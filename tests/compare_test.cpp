@@ -256,8 +256,8 @@ TEST(SegmentScan, takes_the_smallest_size_for_each_number_of_segments) {
 }
 
 // A block runs layer_norm, transpose and addmm for each of its two Linear, relu and the sum: seven
-// operators. Each region runs all of its own again but the last, the sum that is its result: nothing
-// saves that.
+// operators. Each region runs all of its own again but the last, the sum that is its result:
+// nothing saves that.
 TEST(SegmentScan, each_region_replays_once) {
   const tests::OneThread quick;
   constexpr int64_t kOperators = 7, kUnneeded = 1;
@@ -316,8 +316,8 @@ TEST(CompareTraining, every_strategy_ends_with_the_weights_of_plain) {
     EXPECT_EQ(row.training->quality, plain.quality) << row.strategy;
   }
   EXPECT_FALSE(comparison.rows[3].training->weights_bit_equal) << "its draws are others";
-  EXPECT_TRUE(bit_equal(
-      before, torch::nn::utils::parameters_to_vector(workload->module().parameters())));
+  EXPECT_TRUE(
+      bit_equal(before, torch::nn::utils::parameters_to_vector(workload->module().parameters())));
 }
 
 // Its layers hold statistics, and it may let a strategy change them once more than plain does.
@@ -359,10 +359,10 @@ TEST(Compare, statistics_are_those_of_plain_and_left_as_they_were) {
   CompareOptions options;
   options.steps = 2;
   options.train = 2;
-  const Comparison comparison = compare(
-      workload,
-      parse_strategies("checkpoint,checkpoint+operators,segments:2,tape:full,tape:classes"),
-      options);
+  const Comparison comparison =
+      compare(workload,
+              parse_strategies("checkpoint,checkpoint+operators,segments:2,tape:full,tape:classes"),
+              options);
   for (const StrategyRow& row : comparison.rows) {
     EXPECT_TRUE(row.buffers_bit_equal) << row.strategy;
     EXPECT_TRUE(row.keeps_promise()) << row.strategy;

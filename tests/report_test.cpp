@@ -172,9 +172,8 @@ TEST(TrainingJson, has_settings_log_and_end) {
   EXPECT_EQ(json["until_loss"], 0.5);
   EXPECT_TRUE(json["quality_name"].is_null());
   ASSERT_EQ(json["log"].size(), 2);
-  EXPECT_THAT(keys_of(json["log"][0]),
-              ElementsAre("step", "loss", "peak_bytes", "total_peak_bytes", "step_ms",
-                          "learning_rate"));
+  EXPECT_THAT(keys_of(json["log"][0]), ElementsAre("step", "loss", "peak_bytes", "total_peak_bytes",
+                                                   "step_ms", "learning_rate"));
   EXPECT_EQ(json["log"][1]["loss"], 2.0);
 }
 
@@ -216,9 +215,9 @@ TEST(ComparisonTable, has_a_second_table_for_training) {
   comparison.rows[0].training = TrainingOutcome{0.25, 0.5, 1.5, 2 << 20, true, 0};
   comparison.rows[1].training = TrainingOutcome{0.5, std::nullopt, 1.5, 1 << 20, false, 0.125};
   const std::string table = to_table(comparison);
-  EXPECT_THAT(table, AllOf(HasSubstr("each trained 20 steps from the same start"),
-                           HasSubstr("accuracy"), HasSubstr("50.00 %"), HasSubstr("identical"),
-                           HasSubstr("differ by 0.125")));
+  EXPECT_THAT(table,
+              AllOf(HasSubstr("each trained 20 steps from the same start"), HasSubstr("accuracy"),
+                    HasSubstr("50.00 %"), HasSubstr("identical"), HasSubstr("differ by 0.125")));
 }
 
 TEST(ComparisonTable, a_scan_has_boundaries_lengths_and_bars) {
@@ -226,7 +225,8 @@ TEST(ComparisonTable, a_scan_has_boundaries_lengths_and_bars) {
   comparison.segment_scan = true;
   comparison.rows[1].longest_segment_layers = 11;
   const std::vector<std::string> lines = lines_of(to_table(comparison));
-  EXPECT_THAT(lines[3], AllOf(HasSubstr("segments"), HasSubstr("boundaries"), HasSubstr("longest")));
+  EXPECT_THAT(lines[3],
+              AllOf(HasSubstr("segments"), HasSubstr("boundaries"), HasSubstr("longest")));
   EXPECT_THAT(lines[4], AllOf(HasSubstr("plain"), HasSubstr(std::string(24, '#'))));
   EXPECT_THAT(lines[5], AllOf(HasSubstr(" 11 "), HasSubstr("  " + std::string(12, '#') + "  ")));
 }
@@ -241,7 +241,9 @@ TEST(ComparisonMarkdown, is_a_table_of_github) {
   EXPECT_TRUE(lines[3].starts_with("| :-")) << lines[3];
   EXPECT_THAT(lines[3], HasSubstr("-: |"));
   EXPECT_THAT(lines[5], HasSubstr("a\\|b"));
-  const auto bars = [](const std::string& line) { return std::count(line.begin(), line.end(), '|'); };
+  const auto bars = [](const std::string& line) {
+    return std::count(line.begin(), line.end(), '|');
+  };
   EXPECT_EQ(bars(lines[2]), bars(lines[3]));
   EXPECT_EQ(bars(lines[2]), bars(lines[4]));
   EXPECT_EQ(lines[7], "note: a|b does not preserve random draws: nothing in its regions may draw.");

@@ -317,8 +317,7 @@ std::optional<Policy> policy_of(const Strategy& strategy, int64_t layers,
       return Policy::advised(layers);
     case OnTape::Rules::classes:
       return Policy::keep_names({"block", "layer"})
-          .then(
-              Policy::layer_class(classes(), LayerClass::activation_heavy, Action::recompute));
+          .then(Policy::layer_class(classes(), LayerClass::activation_heavy, Action::recompute));
   }
   return std::nullopt;
 }
@@ -379,12 +378,13 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
     }
     return std::move(x);
   };
-  // The parts are checkpointed by run_parts(), inside the layers. Measured classes belong to modules
-  // finer than layers, whose paths an open ModuleScope would hide.
+  // The parts are checkpointed by run_parts(), inside the layers. Measured classes belong to
+  // modules finer than layers, whose paths an open ModuleScope would hide.
   const auto plainly = [&] {
     for (const Layer& layer : layers) x = boundary(layer(x));
     return std::move(x);
   };
+  const auto recorded = [&] { return needs_classes(strategy) ? plainly() : singly(); };
   return std::visit(Overloaded{
                         [&](const BalancedSegments& kind) {
                           return checkpoint_sequential(SequentialOptions().region(strategy.region),
@@ -395,9 +395,7 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
                         [&](const CutAfter&) { return segmented(); },
                         [&](const Plain&) { return singly(); },
                         [&](const InParts&) { return singly(); },
-                        [&](const OnTape&) {
-                          return needs_classes(strategy) ? plainly() : singly();
-                        },
+                        [&](const OnTape&) { return recorded(); },
                         [&](const OnlyPart&) { return plainly(); },
                         [&](const EachPart&) { return plainly(); },
                         [&](const LayerRange&) { return singly(); },

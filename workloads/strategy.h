@@ -46,7 +46,7 @@ struct EveryNth {
 
 struct OnlyPart {
   std::string name;
-};  // attention, ffn: that part of each layer
+};                   // attention, ffn: that part of each layer
 struct EachPart {};  // parts: every part of each layer, by itself
 struct OnTape {
   enum class Rules { full, every_layer, keep_matmuls, advised, classes };

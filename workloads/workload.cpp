@@ -36,10 +36,10 @@ void Workload::require_layer_parts(const Strategy& strategy) const {
   const bool there =
       part ? std::find(names.begin(), names.end(), *part) != names.end() : !names.empty();
   if (!there) {
-    throw UsageError("strategy '" + strategy.text + "': the layers of '" + name_ + "' have no " +
-                         (part ? "such part" : "parts"),
-                     names.empty() ? "choose a strategy for whole layers"
-                                   : "they have " + join(names));
+    throw UsageError(
+        "strategy '" + strategy.text + "': the layers of '" + name_ + "' have no " +
+            (part ? "such part" : "parts"),
+        names.empty() ? "choose a strategy for whole layers" : "they have " + join(names));
   }
 }
 

@@ -49,8 +49,8 @@ struct StrategyRow {
   bool exact = true;              ///< the strategy promises plain's bits: all but accumulate:N do
   bool grads_bit_equal = true;    ///< gradients, inputs' included, and outputs equal plain's
   double max_abs_grad_diff = 0;
-  bool buffers_bit_equal = true;  ///< the module's buffers, as batch norm's, after each step
-  std::optional<int64_t> segments;                ///< number of checkpointed regions
+  bool buffers_bit_equal = true;    ///< the module's buffers, as batch norm's, after each step
+  std::optional<int64_t> segments;  ///< number of checkpointed regions
   std::optional<int64_t> longest_segment_layers;  ///< layers in the longest of them
   int64_t recomputed_ops = 0;                     ///< operators run again in one step
   double recomputed_ms = 0;                       ///< time of the replays of one step

@@ -52,17 +52,16 @@ Html table_of(const Comparison& comparison) {
   }
   for (const StrategyRow& row : comparison.rows) {
     const bool plain = &row == &comparison.rows.front();
-    table.add_row({text(row.strategy), text(format_bytes(row.peak_bytes)),
-                   text(format_bytes(row.held_bytes)),
-                   with_bar(ratio(row.memory_ratio), row.memory_ratio / largest),
-                   text(format_milliseconds(row.step_ms_median)),
-                   with_bar(ratio(row.time_ratio), row.time_ratio / slowest),
-                   text(interval_text(row)),
-                   text(std::isfinite(row.samples_per_second)
-                            ? format_count(std::llround(row.samples_per_second))
-                            : "\u2013"),
-                   text(recomputed(row)), text(significant(row.loss)), verdict(row)},
-                  plain ? "plain" : "");
+    table.add_row(
+        {text(row.strategy), text(format_bytes(row.peak_bytes)), text(format_bytes(row.held_bytes)),
+         with_bar(ratio(row.memory_ratio), row.memory_ratio / largest),
+         text(format_milliseconds(row.step_ms_median)),
+         with_bar(ratio(row.time_ratio), row.time_ratio / slowest), text(interval_text(row)),
+         text(std::isfinite(row.samples_per_second)
+                  ? format_count(std::llround(row.samples_per_second))
+                  : "\u2013"),
+         text(recomputed(row)), text(significant(row.loss)), verdict(row)},
+        plain ? "plain" : "");
   }
   return table.html();
 }
@@ -113,23 +112,25 @@ Html cards_of(const Comparison& comparison) {
 
 Html sections_of(const Comparison& comparison) {
   const Html picture =
-      element("p", "soft",
-              "Each mark is a strategy: the further down the less memory, the further left the less "
-              "time. Plain, the diamond, is 1\u00D7 on both axes.") +
+      element(
+          "p", "soft",
+          "Each mark is a strategy: the further down the less memory, the further left the less "
+          "time. Plain, the diamond, is 1\u00D7 on both axes.") +
       element("figure", "", Html{draw_time_memory(comparison).inline_text()});
   const Html table =
-      element("p", "soft",
-              "Peak and held bytes are above the base of " + format_bytes(comparison.base_bytes) +
-                  " that lives before a step: parameters and data. Held is what is alive at the end "
-                  "of the forward pass. Times are medians of " +
-                  format_count(comparison.steps) +
-                  (comparison.steps == 1 ? " step." : " steps, taken in turn.")) +
+      element(
+          "p", "soft",
+          "Peak and held bytes are above the base of " + format_bytes(comparison.base_bytes) +
+              " that lives before a step: parameters and data. Held is what is alive at the end "
+              "of the forward pass. Times are medians of " +
+              format_count(comparison.steps) +
+              (comparison.steps == 1 ? " step." : " steps, taken in turn.")) +
       table_of(comparison);
   Html sections = section("Time against memory", picture) + section("Strategies", table);
   if (comparison.train_steps) {
-    sections += section("Trained " + format_count(*comparison.train_steps) +
-                            " steps from the same start",
-                        training_of(comparison));
+    sections +=
+        section("Trained " + format_count(*comparison.train_steps) + " steps from the same start",
+                training_of(comparison));
   }
   return sections;
 }

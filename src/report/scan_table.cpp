@@ -42,10 +42,10 @@ TextTable scan_table(const Comparison& comparison) {
     table.add_row({cut ? format_count(*row.segments) : row.strategy,
                    cut ? format_count(*row.segments - 1) : "-",
                    cut ? format_count(row.longest_segment_layers.value_or(0)) : "-",
-                   cut ? format_count(row.recomputed_ops) + " ops" : "-", format_bytes(row.peak_bytes),
-                   number("%.3f", row.memory_ratio), number("%.2f", row.step_ms_median),
-                   number("%.3f", row.time_ratio), interval_text(row),
-                   bar(row.peak_bytes, largest), verdict_cell(row)});
+                   cut ? format_count(row.recomputed_ops) + " ops" : "-",
+                   format_bytes(row.peak_bytes), number("%.3f", row.memory_ratio),
+                   number("%.2f", row.step_ms_median), number("%.3f", row.time_ratio),
+                   interval_text(row), bar(row.peak_bytes, largest), verdict_cell(row)});
   }
   return table;
 }

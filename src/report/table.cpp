@@ -14,21 +14,18 @@ namespace detail {
 namespace {
 
 // The higher the number, the sooner a narrow terminal goes without.
-const std::vector<Column> kColumns = {{"strategy", Align::left},
-                                      {"peak"},
-                                      {"held", Align::right, 6},
-                                      {"peak ratio", Align::right, 1},
-                                      {"rss peak", Align::right, 9},
-                                      {"step ms", Align::right, 3},
-                                      {"quartiles", Align::right, 8},
-                                      {"time ratio"},
-                                      {"95 %", Align::right, 2},
-                                      {"samples/s", Align::right, 7},
-                                      {"recomputed", Align::right, 5},
-                                      {"loss", Align::right, 4},
-                                      {"gradients", Align::left}};
+const std::vector<Column> kColumns = {
+    {"strategy", Align::left},       {"peak"},
+    {"held", Align::right, 6},       {"peak ratio", Align::right, 1},
+    {"rss peak", Align::right, 9},   {"step ms", Align::right, 3},
+    {"quartiles", Align::right, 8},  {"time ratio"},
+    {"95 %", Align::right, 2},       {"samples/s", Align::right, 7},
+    {"recomputed", Align::right, 5}, {"loss", Align::right, 4},
+    {"gradients", Align::left}};
 
-std::string rate(double value) { return std::isfinite(value) ? format_count(std::llround(value)) : "-"; }
+std::string rate(double value) {
+  return std::isfinite(value) ? format_count(std::llround(value)) : "-";
+}
 
 std::string recomputed(const StrategyRow& row) {
   if (row.recomputed_ops == 0) return "-";
@@ -48,9 +45,8 @@ TextTable strategy_table(const Comparison& comparison) {
                    number("%.3f", row.memory_ratio),
                    row.rss_peak_bytes ? format_bytes(*row.rss_peak_bytes) : "-",
                    number("%.2f", row.step_ms_median), quartiles(row),
-                   number("%.3f", row.time_ratio), interval_text(row),
-                   rate(row.samples_per_second), recomputed(row), number("%.9g", row.loss),
-                   verdict_cell(row)});
+                   number("%.3f", row.time_ratio), interval_text(row), rate(row.samples_per_second),
+                   recomputed(row), number("%.9g", row.loss), verdict_cell(row)});
   }
   return table;
 }
@@ -71,8 +67,8 @@ struct Heading {
 Heading heading_of(const Comparison& comparison) {
   return {comparison.workload + " on " + comparison.device + ", LibTorch " + comparison.libtorch +
               ", " + std::to_string(comparison.threads) +
-              (comparison.threads == 1 ? " thread, " : " threads, ") +
-              steps_of(comparison.steps) + " for each strategy",
+              (comparison.threads == 1 ? " thread, " : " threads, ") + steps_of(comparison.steps) +
+              " for each strategy",
           detail::format_count(comparison.parameters) +
               " parameters; peak and held are above the base of " +
               format_bytes(comparison.base_bytes) + " that lives before a step"};
@@ -103,8 +99,8 @@ std::string to_table(const Comparison& comparison, const TextStyle& style) {
   const Heading heading = heading_of(comparison);
   std::string text = heading.run + "\n" + heading.base + "\n\n" + rows_of(comparison).str(style);
   if (comparison.train_steps) {
-    text += "\n" + training_heading(comparison) + "\n" +
-            detail::training_table(comparison).str(style);
+    text +=
+        "\n" + training_heading(comparison) + "\n" + detail::training_table(comparison).str(style);
   }
   for (const std::string& note : notes_of(comparison)) text += "\n" + note + "\n";
   return text;

@@ -21,8 +21,7 @@ Cell weights_cell(const StrategyRow& row) {
 }
 
 TextTable training_table(const Comparison& comparison) {
-  const std::string quality =
-      comparison.quality_name.empty() ? "quality" : comparison.quality_name;
+  const std::string quality = comparison.quality_name.empty() ? "quality" : comparison.quality_name;
   TextTable table({{"strategy", Align::left},
                    {"final loss"},
                    {quality, Align::right, 1},

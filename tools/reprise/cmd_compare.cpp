@@ -71,9 +71,9 @@ void warn_of_outliers(const Comparison& comparison) {
                    std::to_string(comparison.steps) + ")");
   }
   if (slow.empty()) return;
-  print_warning("steps far slower than the others, beyond Q3 + 3 (Q3 - Q1): " +
-                workloads::join(slow) +
-                "; something else ran: measure again, or with more --steps");
+  print_warning(
+      "steps far slower than the others, beyond Q3 + 3 (Q3 - Q1): " + workloads::join(slow) +
+      "; something else ran: measure again, or with more --steps");
 }
 
 // Where a user has switched the preserving of draws off, gradients that differ are no fault.
@@ -124,8 +124,9 @@ int verdict(const Comparison& comparison) {
              [](const StrategyRow& row) { return row.grads_bit_equal; });
   add_broken(differing, comparison, "buffers differ from plain's",
              [](const StrategyRow& row) { return row.buffers_bit_equal; });
-  add_broken(differing, comparison, "trained weights differ from plain's",
-             [](const StrategyRow& row) { return !row.training || row.training->weights_bit_equal; });
+  add_broken(
+      differing, comparison, "trained weights differ from plain's",
+      [](const StrategyRow& row) { return !row.training || row.training->weights_bit_equal; });
   if (!differing.empty()) {
     std::cout << "\ngradients, outputs or losses differ from plain's\n";
     print_error(joined(differing), hint_for(comparison));

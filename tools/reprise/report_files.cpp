@@ -81,8 +81,7 @@ std::vector<NamedTimeline> record(workloads::Workload& workload, const Subject& 
   for (const std::string& text : subject.strategies) {
     line.show("recording memory: " + text);
     timelines.push_back(
-        {text,
-         workloads::record_step(workload, workloads::parse_strategy(text), subject.kind)});
+        {text, workloads::record_step(workload, workloads::parse_strategy(text), subject.kind)});
   }
   return timelines;
 }

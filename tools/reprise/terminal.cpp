@@ -44,7 +44,8 @@ void print_error(const std::string& what, const std::string& hint) {
 
 void print_warning(const std::string& what) {
   std::cout.flush();
-  std::cerr << (coloured(STDERR_FILENO) ? "\033[1;33mwarning:\033[0m " : "warning: ") << what << "\n";
+  std::cerr << (coloured(STDERR_FILENO) ? "\033[1;33mwarning:\033[0m " : "warning: ") << what
+            << "\n";
 }
 
 TextStyle stdout_style() {
