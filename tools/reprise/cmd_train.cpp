@@ -170,7 +170,8 @@ int run(const Options& options) {
   print_end(training);
   if (training.interrupted) print_interrupted(training, settings);
   for (const std::string& warning : training.warnings) print_warning(warning);
-  if (options.flag("--regions")) std::cout << "\n" << region_table(training.regions, stdout_style());
+  if (options.flag("--regions"))
+    std::cout << "\n" << region_table(training.regions, stdout_style());
   write_json(options, to_json(training));
   write_reports(options, *workload, {.training = training});
   return kOk;
