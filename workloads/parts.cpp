@@ -32,7 +32,9 @@ ForwardResult run_in_parts(Workload& workload, const Strategy& strategy, const B
     loss = loss.defined() ? loss + weighted : weighted;
     total += weight;
   }
-  group.finish(workload.module().parameters());
+  std::vector<torch::Tensor> leaves = workload.module().parameters();
+  if (batch.input.requires_grad()) leaves.push_back(batch.input);
+  group.finish(leaves);
   if (options.parts > 1) loss = loss / total;
   if (!options.outputs) return {loss, torch::Tensor()};
   return {loss, options.parts == 1 ? outputs.front() : torch::cat(outputs)};
