@@ -39,8 +39,9 @@ def machine():
 
 def measured_on(libtorch, threads):
     today = datetime.date.today().isoformat()
-    return (f"Measured on {today}: {machine()}; LibTorch {libtorch}, {threads} threads; load of the "
-            f"machine in the last minute: {os.getloadavg()[0]:.1f}.")
+    return (f"Measured on {today}: {machine()}; LibTorch {libtorch}, {threads} "
+            f"{'thread' if threads == 1 else 'threads'}; load of the machine in the last minute: "
+            f"{os.getloadavg()[0]:.1f}.")
 
 
 def table(head, rows):

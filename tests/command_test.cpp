@@ -224,7 +224,7 @@ TEST(Command, compare_scans_numbers_of_segments_and_prints_markdown) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("| boundaries |"), HasSubstr("-: |"), HasSubstr("###")));
   EXPECT_THAT(tests::read_file(folder.path("r.svg")),
-              AllOf(HasSubstr("<svg"), HasSubstr("Granularity"), HasSubstr("segments")));
+              AllOf(HasSubstr("<svg"), HasSubstr("over plain"), HasSubstr("segments")));
   const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));
   EXPECT_EQ(json["segment_scan"], true);
   std::vector<int64_t> segments;

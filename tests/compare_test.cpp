@@ -325,8 +325,8 @@ class Normed final : public Workload {
  public:
   explicit Normed(bool faulty) : Workload("normed", {}), faulty_(faulty) {
     for (int i = 0; i < 3; ++i) {
-      const torch::nn::Linear linear(16, 16);
-      const torch::nn::BatchNorm1d norm(16);
+      torch::nn::Linear linear(16, 16);
+      torch::nn::BatchNorm1d norm(16);
       module_->register_module("linear" + std::to_string(i), linear);
       module_->register_module("norm" + std::to_string(i), norm);
       layers_.emplace_back([linear, norm](const torch::Tensor& x) mutable {
@@ -342,7 +342,8 @@ class Normed final : public Workload {
   int64_t samples_per_batch() const override { return 8; }
   ForwardResult forward(const Strategy& strategy, const Batch& batch) override {
     torch::Tensor output = run_layers(strategy, layers_, blocks(), batch.input);
-    if (faulty_ && !strategy.is_plain()) module_->buffers().front().add_(1);
+    // The count of batches, which no backward pass looks at.
+    if (faulty_ && !strategy.is_plain()) module_->buffers().at(2).add_(1);
     return {output.square().mean(), output};
   }
 

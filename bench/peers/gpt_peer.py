@@ -128,7 +128,8 @@ class Peer:
         self.meter = Meter(options.meter)
         torch.set_num_threads(options.threads)
         self.model = Gpt(options)
-        state = torch.load(options.state, weights_only=True)
+        # The other side wrote it a moment ago; its dictionary is typed, which needs the full reader.
+        state = torch.load(options.state, weights_only=False)
         self.seed = state.pop("batch.seed").item() & (2**64 - 1)
         self.batch = state.pop("batch.input"), state.pop("batch.target")
         self.model.load_state_dict(state)

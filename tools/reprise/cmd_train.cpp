@@ -173,7 +173,9 @@ int run(const Options& options) {
   if (options.flag("--regions"))
     std::cout << "\n" << region_table(training.regions, stdout_style());
   write_json(options, to_json(training));
-  write_reports(options, *workload, {.training = training});
+  Report report;
+  report.training = training;
+  write_reports(options, *workload, report);
   return kOk;
 }
 
