@@ -3,7 +3,7 @@
 """Checks the layering of the C++ sources, and a few rules of layout.
 
   - A room uses only rooms to the left of it:
-    torch, meter, tape, plan, policy, offload, checkpoint|budget, amp|distributed, report,
+    torch, meter, tape, plan, policy, profile, offload, checkpoint|budget, amp|distributed, report,
     training, workloads, tools.
   - Only src/torch/ includes LibTorch's internal headers; tests and benches may, to play its part.
   - A public header includes only the standard library, reprise/ and light LibTorch headers.
@@ -30,6 +30,7 @@ ROWS = [
     ["tape"],
     ["plan"],
     ["policy"],
+    ["profile"],
     ["offload"],
     ["checkpoint", "budget"],
     ["amp", "distributed"],
@@ -46,16 +47,20 @@ PUBLIC_ROOMS = {
     "error.h": "base",
     "export.h": "base",
     "suggest.h": "base",
+    "text_style.h": "base",
     "version.h": "base",
     "hooks.h": "torch",
     "nested.h": "torch",
+    "meta_scope.h": "torch",
     "meter.h": "meter",
+    "ledger.h": "meter",
     "equality.h": "meter",
     "plan.h": "plan",
     "policy.h": "policy",
     "scope.h": "policy",
     "layer_class.h": "policy",
     "module_paths.h": "policy",
+    "profile.h": "profile",
     "offload.h": "offload",
     "checkpoint.h": "checkpoint",
     "checkpoint_options.h": "checkpoint",
@@ -76,6 +81,9 @@ PUBLIC_ROOMS = {
     "resume.h": "training",
     "distributed.h": "distributed",
     "report.h": "report",
+    "html_report.h": "report",
+    "snapshot.h": "report",
+    "profile_report.h": "report",
     "reprise.h": "umbrella",
 }
 

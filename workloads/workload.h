@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include <reprise/layer_class.h>
+#include <reprise/module_paths.h>
+
 #include <torch/torch.h>
 
 #include "workloads/strategy.h"
@@ -106,8 +109,15 @@ class Workload {
   /// own loss is the mean of. Default: its samples.
   virtual double loss_weight(const Batch& batch) const;
 
+  /// Throws UsageError when a strategy does not fit the model or its batches.
+  void check(const Strategy& strategy);
+
+  /// Measures what a strategy goes by, once: the classes of modules, in two forward passes that
+  /// leave neither draws nor statistics behind. Nothing for most strategies.
+  void prepare(const Strategy& strategy);
+
   /// The forward pass of a step by a strategy: under a Scope where it asks for one, under autocast
-  /// where the options do.
+  /// where the options do. Prepares the strategy where that has not been done.
   ForwardResult run(const Strategy& strategy, const Batch& batch);
 
   virtual ForwardResult forward(const Strategy& strategy, const Batch& batch) = 0;
@@ -148,8 +158,18 @@ class Workload {
   at::Generator step_generator(int64_t step) const;
 
  private:
+  /// What modules cost, as a forward pass of this batch has shown.
+  struct Measured {
+    ModulePaths paths;
+    LayerClasses classes;
+  };
+  void require_layer_parts(const Strategy& strategy) const;
+  const Measured& measured(const Strategy& strategy);
+  ForwardResult forward_in_precision(const Strategy& strategy, const Batch& batch);
+
   std::string name_;
   WorkloadOptions options_;
+  std::optional<Measured> measured_;
 };
 
 std::vector<std::string> workload_names();

@@ -8,6 +8,8 @@
 
 #include <c10/core/alignment.h>
 
+#include "meter/block_log.h"
+
 namespace reprise::detail {
 namespace {
 
@@ -17,11 +19,11 @@ namespace {
 // hashing, on the hot path. The header costs 64 bytes, which keeps the alignment.
 struct Header {
   uint64_t tag;
-  size_t bytes;
+  CountingAllocator::Block block;
   CountingAllocator* owner;
   void* base_context;
   c10::DeleterFnPtr base_deleter;
-  std::byte padding[64 - 3 * sizeof(void*) - sizeof(size_t) - sizeof(uint64_t)];
+  std::byte padding[64 - 3 * sizeof(void*) - sizeof(uint64_t) - sizeof(CountingAllocator::Block)];
 };
 static_assert(sizeof(Header) == 64 && sizeof(Header) % c10::gAlignment == 0);
 
@@ -53,12 +55,13 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   auto* header = new (block.get()) Header;
   void* data = header + 1;
   header->tag = tag_of(data);
-  header->bytes = bytes;
+  header->block = {bytes, 0};
   header->owner = this;
   header->base_context = block.get_context();
   header->base_deleter = block.get_deleter();
   block.release_context();
   counters_.add(static_cast<int64_t>(bytes));
+  if (BlockLog::recording()) header->block.number = BlockLog::instance().made(bytes);
   // LibTorch's raw_allocate() takes only blocks whose context is the data itself.
   return {data, data, &free_block, block.device()};
 }
@@ -72,12 +75,19 @@ void CountingAllocator::free_block(void* data) {
   }
   Header* header = header_of(data);
   CountingAllocator* owner = header->owner;
-  const auto bytes = static_cast<int64_t>(header->bytes);
+  const auto bytes = static_cast<int64_t>(header->block.bytes);
+  const uint64_t number = header->block.number;
   // Volatile, or the write is dropped as dead; a tag that stays could vouch for a foreign block.
   *static_cast<volatile uint64_t*>(&header->tag) = 0;
   header->base_deleter(header->base_context);
   // Only now: the bytes are in use until the base has them back.
   owner->counters_.subtract(bytes);
+  if (BlockLog::recording()) BlockLog::instance().freed(number, bytes);
+}
+
+CountingAllocator::Block* CountingAllocator::block_of(const c10::DataPtr& data) {
+  if (data.get_deleter() != &free_block || data.get() == nullptr) return nullptr;
+  return is_ours(data.get()) ? &header_of(data.get())->block : nullptr;
 }
 
 void CountingAllocator::copy_data(void* to, const void* from, size_t bytes) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <c10/core/Allocator.h>
 
@@ -23,6 +24,15 @@ class CountingAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
   void copy_data(void* to, const void* from, size_t bytes) const override;
+
+  /// What is known of a block while it is alive.
+  struct Block {
+    size_t bytes;
+    uint64_t number;  ///< 0 at first; for the block log
+  };
+
+  /// Null for memory that is not a block of a counting allocator.
+  static Block* block_of(const c10::DataPtr& data);
 
   Counters& counters() { return counters_; }
   c10::Allocator& base() const { return base_; }

@@ -14,6 +14,9 @@ void count_region();
 /// Whether this thread is inside a ReplayClock.
 bool is_replaying();
 
+/// A number for the outermost replay that this thread is in, unique in the process; 0 outside.
+int64_t current_replay();
+
 /// Stands around one replay and counts it, its time and its operators; a replay inside another one
 /// (nested regions) is part of the outer one's time and operators.
 class ReplayClock {

@@ -14,7 +14,10 @@ std::atomic<int64_t> replays{0};
 std::atomic<int64_t> operators{0};
 std::atomic<int64_t> nanoseconds{0};
 
+std::atomic<int64_t> replay_numbers{0};
+
 thread_local int replay_depth = 0;
+thread_local int64_t replay_number = 0;
 
 ReplayStats now() { return {regions, replays, operators, static_cast<double>(nanoseconds) * 1e-6}; }
 
@@ -26,11 +29,16 @@ void count_region() { ++regions; }
 
 bool is_replaying() { return replay_depth > 0; }
 
-ReplayClock::ReplayClock() { ++replay_depth; }
+int64_t current_replay() { return replay_number; }
+
+ReplayClock::ReplayClock() {
+  if (replay_depth++ == 0) replay_number = ++replay_numbers;
+}
 
 ReplayClock::~ReplayClock() {
   ++replays;
   if (--replay_depth > 0) return;
+  replay_number = 0;
   operators += operators_;
   nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(
                      std::chrono::steady_clock::now() - start_)

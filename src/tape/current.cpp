@@ -8,11 +8,6 @@ std::vector<std::shared_ptr<Tape>>& current_tapes() {
   return tapes;
 }
 
-std::string& current_module() {
-  thread_local std::string path;
-  return path;
-}
-
 Recording::Recording(std::shared_ptr<Tape> tape)
     : seal_(tape),
       locked_while_drawing_(tape->mutex()),

@@ -6,16 +6,14 @@
 #include <vector>
 
 #include "tape/tape.h"
+#include "torch/module_path.h"
 
-// The tapes that record on this thread, and the module path that it is in.
+// The tapes that record on this thread.
 
 namespace reprise::detail {
 
 /// Innermost last.
 std::vector<std::shared_ptr<Tape>>& current_tapes();
-
-/// "blocks.3.ffn".
-std::string& current_module();
 
 /// Records everything on this thread, as a mode and as hooks, while it lives; then seals the tape.
 class Recording {

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/function.h>
 
 namespace reprise::detail {
@@ -28,6 +29,8 @@ bool leads_to(const std::vector<at::Tensor>& roots, const std::vector<const void
 }
 
 uint64_t graph_time() { return at::sequence_number::peek(); }
+
+uint64_t graph_thread() { return at::RecordFunction::currentThreadId(); }
 
 bool is_older(const at::Tensor& tensor, uint64_t time) {
   const auto node = tensor.grad_fn();

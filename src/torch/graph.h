@@ -18,6 +18,9 @@ bool leads_to(const std::vector<at::Tensor>& roots, const std::vector<const void
 /// A moment on this thread: nodes that it makes later are newer.
 uint64_t graph_time();
 
+/// This thread, as the nodes that it makes know it.
+uint64_t graph_thread();
+
 /// Whether a tensor is the result of a node that was made before that moment, on the same thread.
 bool is_older(const at::Tensor& tensor, uint64_t time);
 

@@ -70,6 +70,7 @@ std::unique_ptr<OperatorInfo> examine(const c10::OperatorHandle& op) {
       }
     }
   }
+  info->composed = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   info->draws = op.hasTag(at::Tag::nondeterministic_seeded);
   info->fills_writes =
       !info->writes.empty() &&

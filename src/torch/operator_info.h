@@ -29,6 +29,7 @@ struct OperatorInfo {
   std::vector<int> hidden_writes;  // arguments that it writes to without saying so,
   int training = -1;               //   while this boolean argument is true
   int generator = -1;              // argument that takes an at::Generator
+  bool composed = false;           // of other operators, for autograd too: no kernel of its own
   bool draws = false;              // may draw from a random generator
   bool fills_writes = false;       // what it writes to does not depend on what was there
   bool leaves_garbage = false;     // its new memory is uninitialised

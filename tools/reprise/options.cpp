@@ -6,6 +6,7 @@
 #include <reprise/error.h>
 #include <reprise/report.h>
 
+#include "report_files.h"
 #include "workloads/libtorch.h"
 #include "workloads/words.h"
 
@@ -144,6 +145,7 @@ void add_run_options(Options& options) {
   options.add("--threads", "N", "threads of an operator, default LibTorch's");
   options.add("--device", "DEVICE", "cpu (default), cuda, cuda:1, ...");
   add_json_option(options);
+  add_report_options(options);
 }
 
 std::unique_ptr<workloads::Workload> make_workload(const Options& options,
@@ -157,6 +159,7 @@ std::unique_ptr<workloads::Workload> make_workload(const Options& options,
   workloads::WorkloadOptions values = workload_options(options);
   if (learning_rate) values.learning_rate = *learning_rate;
   if (const auto path = options.text("--json")) check_writable(*path);
+  check_report_files(options);
   if (const auto threads = options.whole("--threads", 1, 1024)) {
     torch::set_num_threads(static_cast<int>(*threads));
   }

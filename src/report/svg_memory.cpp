@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
+#include "base/text_width.h"
+#include "report/markup.h"
+#include "report/memory_view.h"
+#include "report/pictures.h"
+#include "report/svg_axis.h"
+
+// Memory over time: bands of categories, one on the other, and the peak.
+
+namespace reprise::detail {
+namespace {
+
+// One place after the other, each held until the next: the top of a band. Moves that are too small
+// to see are left out.
+std::string steps(const MemoryView& view, const std::vector<double>& tops, const Scale& x,
+                  double bottom) {
+  std::string data = "M" + short_number(x(0)) + " " + short_number(bottom);
+  std::string drawn;
+  for (std::size_t i = 0; i < tops.size(); ++i) {
+    const std::string top = short_number(tops[i]);
+    if (top == drawn) continue;
+    data += "H" + short_number(x(view.samples[i].ms)) + "V" + top;
+    drawn = top;
+  }
+  return data + "H" + short_number(x(view.end_ms)) + "V" + short_number(bottom) + "Z";
+}
+
+// The highest band first: each one below covers what is not its neighbour's above.
+void draw_bands(Svg& svg, const Frame& frame, const MemoryView& view, const Scale& x,
+                const Scale& y) {
+  std::vector<int64_t> sums(view.samples.size(), 0);
+  std::vector<std::pair<Category, std::string>> bands;
+  for (const Category category : stack_order()) {
+    bool present = false;
+    std::vector<double> tops;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const int64_t bytes = view.samples[i].bytes[category];
+      present = present || bytes != 0;
+      sums[i] += bytes;
+      tops.push_back(y(static_cast<double>(sums[i])));
+    }
+    if (present) bands.emplace_back(category, steps(view, tops, x, frame.bottom));
+  }
+  for (auto band = bands.rbegin(); band != bands.rend(); ++band) {
+    const auto& [category, data] = *band;
+    svg.path(data, "band " + category_style(category),
+             std::string(name_of(category)) + ": " + format_bytes(view.peak.bytes[category]) +
+                 " at the peak");
+  }
+}
+
+// A name stands where the ones before it leave room.
+void draw_marks(Svg& svg, const Frame& frame, const MemoryView& view, const Scale& x) {
+  double free = frame.left;
+  for (const TimelineMark& mark : view.marks) {
+    if (mark.name == "start" || mark.name == "stop") continue;
+    const double at = x(mark.ms);
+    svg.line({at, frame.top - 18}, {at, frame.bottom}, "mark");
+    const std::string name = printable(mark.name);
+    const double width = static_cast<double>(display_width(name)) * 9;
+    if (at + 4 < free || at + 4 + width > frame.right + 10) continue;
+    svg.text({at + 4, frame.top - 6}, Anchor::start, "", name);
+    free = at + 4 + width + 8;
+  }
+}
+
+void draw_peak(Svg& svg, const Frame& frame, const MemoryView& view, const Scale& x,
+               const Scale& y) {
+  const int64_t total = view.peak.bytes.total();
+  const Point top{x(view.peak.ms), y(static_cast<double>(total))};
+  const std::string words = "peak " + format_bytes(total);
+  svg.line(top, {top.x, frame.bottom}, "peak");
+  svg.marker(top, 0, "peakdot", words + " after " + format_milliseconds(view.peak.ms));
+  const bool right = top.x < frame.left + frame.width() * 0.6;
+  svg.text({top.x + (right ? 12 : -12), top.y + 2}, right ? Anchor::start : Anchor::end,
+           "halo strong", words);
+}
+
+std::string description(const std::string& name, const MemoryView& view) {
+  std::string text = "Live bytes of " + name + " over a step of " +
+                     format_milliseconds(view.end_ms) + ". Peak " +
+                     format_bytes(view.peak.bytes.total()) + " after " +
+                     format_milliseconds(view.peak.ms) + ":";
+  for (const Category category : stack_order()) {
+    if (view.peak.bytes[category] == 0) continue;
+    text += " " + std::string(name_of(category)) + " " +
+            format_bytes(view.peak.bytes[category]) + ",";
+  }
+  text.back() = '.';
+  return text;
+}
+
+void draw_panel(Svg& svg, const Frame& frame, const MemoryView& view, const MemoryLimits& limits) {
+  const Scale x{0, limits.end_ms, frame.left, frame.right};
+  const Scale y{0, static_cast<double>(limits.bytes) * 1.1, frame.bottom, frame.top};
+  draw_left_axis(svg, frame, y, byte_ticks(0, y.high, 4), "");
+  draw_bands(svg, frame, view, x, y);
+  draw_marks(svg, frame, view, x);
+  draw_bottom_axis(svg, frame, x, time_ticks(0, x.high, 6), "");
+  draw_peak(svg, frame, view, x, y);
+}
+
+// Swatches and names, in rows as wide as the picture.
+void draw_legend(Svg& svg, const std::vector<Category>& categories, double top) {
+  double x = 20;
+  double y = top;
+  for (const Category category : categories) {
+    const std::string name = name_of(category);
+    const double width = 46 + static_cast<double>(display_width(name)) * 10.5;
+    if (x + width > kPictureWidth) {
+      x = 20;
+      y += 28;
+    }
+    svg.rectangle({x, y - 12}, 14, 14, category_style(category));
+    svg.text({x + 20, y}, Anchor::start, "name", name);
+    x += width;
+  }
+}
+
+}  // namespace
+
+std::string category_style(Category category) {
+  return "c" + std::to_string(static_cast<int>(category));
+}
+
+MemoryLimits limits_of(const std::vector<MemoryView>& views) {
+  MemoryLimits limits;
+  for (const MemoryView& view : views) {
+    limits.bytes = std::max(limits.bytes, view.peak.bytes.total());
+    limits.end_ms = std::max(limits.end_ms, view.end_ms);
+  }
+  return limits;
+}
+
+std::vector<Category> categories_of(const std::vector<MemoryView>& views) {
+  std::vector<Category> present;
+  for (const Category category : stack_order()) {
+    const bool there = std::any_of(views.begin(), views.end(), [category](const auto& view) {
+      return std::any_of(view.samples.begin(), view.samples.end(),
+                         [category](const auto& sample) { return sample.bytes[category] != 0; });
+    });
+    if (there) present.push_back(category);
+  }
+  return present;
+}
+
+Svg draw_memory(const std::string& name, const MemoryView& view, const MemoryLimits& limits) {
+  Svg svg(kPictureWidth, 300, description(name, view));
+  draw_panel(svg, {98, 32, 704, 262}, view, limits);
+  return svg;
+}
+
+Svg draw_memories(const std::vector<std::string>& names, const std::vector<MemoryView>& views) {
+  constexpr double kPanel = 290;
+  constexpr double kLegend = 70;
+  std::string words;
+  for (std::size_t i = 0; i < views.size(); ++i) words += description(names[i], views[i]) + " ";
+  Svg svg(kPictureWidth, kPanel * static_cast<double>(views.size()) + kLegend, words);
+  const MemoryLimits limits = limits_of(views);
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    const double top = kPanel * static_cast<double>(i);
+    svg.text({20, top + 26}, Anchor::start, "strong", printable(names[i]));
+    draw_panel(svg, {98, top + 66, 704, top + 250}, views[i], limits);
+  }
+  draw_legend(svg, categories_of(views), kPanel * static_cast<double>(views.size()) + 22);
+  return svg;
+}
+
+}  // namespace reprise::detail

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+namespace reprise::detail {
+
+/// The module path that this thread is in by its open ModuleScopes, "blocks.3.ffn"; empty outside.
+std::string& current_module();
+
+}  // namespace reprise::detail
