@@ -147,6 +147,7 @@ class Profiler {
         });
         value = loss();
       }
+      watch.end_forward();
       profile.saved = watch.take_saved();
       value.backward();
     }
@@ -173,6 +174,7 @@ class Profiler {
         const detail::CallWatch watching(watch);
         const detail::KernelClock clock;
         at::Tensor value = loss();
+        watch.end_forward();
         forward_ms.push_back(clock.milliseconds());
         value.backward();
         backward_ms.push_back(clock.milliseconds() - forward_ms.back());

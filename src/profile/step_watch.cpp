@@ -11,8 +11,6 @@
 namespace reprise::detail {
 namespace {
 
-bool in_forward() { return current_pass() == kNoPass; }
-
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   if (!tensor.has_storage()) return nullptr;
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
@@ -22,6 +20,10 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
 std::string dtype_name(c10::ScalarType type) { return std::string(c10::getDtypeNames(type).first); }
 
 }  // namespace
+
+// A backward pass inside of the forward pass, of a gradient that is part of the loss, is none of
+// it.
+bool StepWatch::in_forward() const { return !forward_ended_ && current_pass() == kNoPass; }
 
 StepWatch::Thread& StepWatch::this_thread() {
   thread_local Thread thread;

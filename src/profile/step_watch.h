@@ -31,6 +31,9 @@ class StepWatch final : public CallListener {
   /// To be called by a pack hook: autograd saves this tensor.
   void saves(const at::Tensor& tensor);
 
+  /// What comes now belongs to the backward pass.
+  void end_forward() { forward_ended_ = true; }
+
   /// What has been saved and is still held, once the forward pass has ended. Adds its bytes to the
   /// modules that made it.
   std::vector<SavedTensorProfile> take_saved();
@@ -71,6 +74,7 @@ class StepWatch final : public CallListener {
   };
 
   static Thread& this_thread();
+  bool in_forward() const;
   ModuleFigures& of(int32_t module);
   Made* find(const c10::StorageImpl* storage);
   void note_outputs(const WatchedCall& call, int32_t module);
@@ -82,6 +86,7 @@ class StepWatch final : public CallListener {
   std::vector<Saved> saved_;
   int32_t module_ = 0;  // of the operator that runs in the forward pass
   bool saw_opaque_ = false;
+  bool forward_ended_ = false;
 };
 
 }  // namespace reprise::detail

@@ -51,8 +51,8 @@ class Twins {
   Tensor of(const Tensor& tensor) {
     Tensor twin =
         at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
-    twin.unsafeGetTensorImpl()->set_wrapped_number(
-        tensor.unsafeGetTensorImpl()->is_wrapped_number());
+    const at::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+    if (impl.is_wrapped_number()) twin.unsafeGetTensorImpl()->set_wrapped_number(true);
     pairs_.emplace_back(twin, tensor);
     return twin;
   }
