@@ -102,6 +102,25 @@ bool makes_tensors(const OperatorInfo& info) {
                      [](const c10::Argument& each) { return each.name() == "device"; });
 }
 
+/// A write changes no value that anybody could read: its results are the arguments it writes to.
+void leave_written(const OperatorInfo& info, Stack& stack) {
+  std::vector<c10::IValue> written;
+  const std::size_t first = stack.size() - info.arguments;
+  const auto& declared = info.handle->schema().arguments();
+  for (const int index : info.writes) {
+    const c10::IValue& each = stack[first + static_cast<std::size_t>(index)];
+    const bool empty_result = declared[static_cast<std::size_t>(index)].is_out() &&
+                              each.isTensor() && each.toTensor().numel() == 0;
+    if (info.resizes || empty_result) {
+      throw Error(info.full_name() + " changes the size of a tensor that has no memory",
+                  "under a MetaScope call the operator that returns a new tensor");
+    }
+    if (written.size() < info.returns) written.push_back(each);
+  }
+  torch::jit::drop(stack, info.arguments);
+  for (c10::IValue& each : written) stack.push_back(std::move(each));
+}
+
 Tensor zeros_like(const Tensor& tensor) {
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options()).zero_();
 }
@@ -128,13 +147,8 @@ void MetaMode::dispatch(const c10::OperatorHandle& op, Stack* stack) {
   if (only_real && (tensors > 0 || !makes_tensors(info))) return info.call_in_mode(*stack);
   if (info.needs_values) no_values(info);
   if (info.writes.empty() && !info.aliases.empty()) return info.call_in_mode(*stack);  // a view
-  if (!info.writes.empty()) {
-    std::vector<c10::IValue> written;
-    for (std::size_t i = 0; i < info.returns; ++i) {
-      written.push_back(arguments[static_cast<std::size_t>(info.writes.at(i))]);
-    }
-    torch::jit::drop(*stack, info.arguments);
-    for (c10::IValue& each : written) stack->push_back(std::move(each));
+  if (!info.writes.empty() && info.aliases.size() == info.returns) {
+    leave_written(info, *stack);
     return;
   }
   call_by_shapes(info, *stack);

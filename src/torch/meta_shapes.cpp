@@ -5,6 +5,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/OpMathType.h>
+#include <ATen/ops/empty_like.h>
 
 namespace reprise::detail {
 namespace {
@@ -31,6 +32,9 @@ c10::ScalarType statistics_dtype(const Tensor& input, const c10::IValue& weight)
   const bool mixed = scale.defined() && scale.scalar_type() != input.scalar_type();
   return mixed ? c10::ScalarType::Float : input.scalar_type();
 }
+
+// Element by element: (input)
+Results unary(const Stack& arguments) { return {at::empty_like(arguments[0].toTensor())}; }
 
 // (weight, indices, ...)
 Results embedding(const Stack& arguments) {
@@ -164,6 +168,7 @@ Results attention_backward(const Stack& arguments) {
 
 ShapeFunction shape_function(const std::string& op) {
   static const std::unordered_map<std::string, ShapeFunction> table = {
+      {"aten::relu", unary},
       {"aten::embedding", embedding},
       {"aten::embedding_dense_backward", embedding_dense_backward},
       {"aten::index_select", index_select},
