@@ -140,6 +140,7 @@ TEST(Profile, times_the_parts_within_the_whole) {
   const Profile profile = profile_of(*workload, ProfileOptions().steps(3));
   const ModuleFigures& whole = profile.modules.front().total;
   EXPECT_GT(profile.step_ms, 0);
+  EXPECT_EQ(profile.steps, 3);
   EXPECT_GT(whole.forward_ms, 0);
   EXPECT_GT(whole.backward_ms, 0);
   for (const char* path : {"attention1.in", "ffn2.up", "norm"}) {
@@ -153,6 +154,14 @@ TEST(Profile, times_the_parts_within_the_whole) {
   }
   EXPECT_LE(share, 1 + 1e-9);
   EXPECT_FALSE(profile.modules.front().layer_class.has_value());
+}
+
+TEST(Profile, counts_no_time_twice) {
+  const auto workload = make("gpt", 3);
+  const Profile profile = profile_of(*workload, quick());  // one step, so no medians of parts
+  const ModuleFigures& whole = profile.modules.front().total;
+  EXPECT_LE(whole.forward_ms, profile.forward_ms);
+  EXPECT_LE(whole.backward_ms, profile.backward_ms);
 }
 
 TEST(Profile, leaves_gradients_and_random_numbers_as_they_should_be) {

@@ -16,6 +16,11 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
+/// Tensor::backward() is an operator, too: its time is that of the functions in it.
+bool is_backward_pass(const WatchedCall& call) {
+  return call.op != nullptr && call.op->name == "aten::_backward";
+}
+
 // As in Python: "float32".
 std::string dtype_name(c10::ScalarType type) { return std::string(c10::getDtypeNames(type).first); }
 
@@ -42,6 +47,7 @@ StepWatch::Made* StepWatch::find(const c10::StorageImpl* storage) {
 }
 
 void StepWatch::call_begins(const WatchedCall& call) {
+  if (is_backward_pass(call)) return;
   Thread& thread = this_thread();
   if (call.below_autograd) thread.flops.push_back(count_flops(call));
   if (!call.outermost) return;
@@ -51,6 +57,7 @@ void StepWatch::call_begins(const WatchedCall& call) {
 }
 
 void StepWatch::call_ends(const WatchedCall& call) {
+  if (is_backward_pass(call)) return;
   Thread& thread = this_thread();
   const bool forward = in_forward();
   double milliseconds = 0;
