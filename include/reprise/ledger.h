@@ -35,13 +35,13 @@ namespace reprise {
 /// the first layer saves is an input, since it would be there without that, too.
 enum class Category : uint8_t {
   parameters,
-  gradients,        ///< the parameters': what stands in .grad
+  gradients,        ///< what stands in the .grad of a parameter or another leaf
   optimizer_state,  ///< moments, momentum buffers
   buffers,          ///< of modules, such as running statistics
   inputs,           ///< data: named as such, or there before the recording and read by an operator
   saved,            ///< activations kept: made in a forward pass, alive when it ended
   replayed,         ///< activations that a replay made, for a backward pass that used them later
-  offloaded,        ///< activations fetched back from a store
+  offloaded,        ///< activations fetched back from a store; none while there are no stores
   temporaries,      ///< what is freed within the pass that made it, gradients of activations too
   other,            ///< there before the recording, and nothing of the above
 };

@@ -123,8 +123,9 @@ class REPRISE_API ProfileOptions {
 /// tensor with one element; the backward pass is run here. Before each step the gradients of the
 /// parameters in `modules` are set to none, and after the last. Every step draws the same random
 /// numbers, and the default generators are put back at the end; running statistics move on, as in
-/// any step. A value belongs to the module whose parameter was read last before it was made, or to
-/// an open ModuleScope; see ModulePaths.
+/// any step. A value belongs to the module whose parameter was read last before it was made or,
+/// where a ModuleScope was opened since, to that; see ModulePaths. The step is run as it is: not
+/// under a Scope or hooks from around this call.
 ///
 /// FLOPs are those of matrix products, convolutions and scaled dot-product attention, two for each
 /// multiply-add, counted as torch.utils.flop_counter does: causal attention counts whole, and what

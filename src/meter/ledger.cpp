@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <limits>
 #include <mutex>
 #include <thread>
@@ -106,9 +107,9 @@ class Hindsight {
       return block.freed_in_replay ? Category::temporaries : Category::replayed;
     }
     if (block.in_backward) return Category::temporaries;
-    for (const int64_t end : contents_.forward_ends) {
-      if (end > block.made) return freed >= end ? Category::saved : Category::temporaries;
-    }
+    const auto& ends = contents_.forward_ends;
+    const auto end = std::upper_bound(ends.begin(), ends.end(), block.made);
+    if (end != ends.end()) return freed >= *end ? Category::saved : Category::temporaries;
     if (name == "optimizer" && freed == kNever && unknown_state_) return Category::optimizer_state;
     const bool forward = name != "optimizer" && name != "backward";
     return forward && freed == kNever ? Category::saved : Category::temporaries;

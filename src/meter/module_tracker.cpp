@@ -43,9 +43,13 @@ int32_t ModuleTracker::call_begins(const WatchedCall& call) {
     // A sum of gradients runs between two backward functions: it belongs to the one before.
     module = thread.nodes.empty() ? thread.last_node : thread.nodes.back();
   } else {
-    if (read >= 0) thread.last_read = read;
+    if (read >= 0) {
+      thread.last_read = read;
+      thread.changes_then = module_changes();
+    }
     const std::string& scope = current_module();
-    module = scope.empty() ? thread.last_read : index_of(scope);
+    const bool by_scope = !scope.empty() && thread.changes_then != module_changes();
+    module = by_scope ? index_of(scope) : thread.last_read;
   }
   thread.made.insert_or_assign(thread.made.end(), static_cast<int64_t>(graph_time()), module);
   return module;
@@ -65,6 +69,11 @@ int32_t ModuleTracker::node_ends() {
   thread.last_node = thread.nodes.back();
   thread.nodes.pop_back();
   return thread.nodes.empty() ? thread.last_node : thread.nodes.back();
+}
+
+void ModuleTracker::start_pass() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  threads_.clear();
 }
 
 int32_t ModuleTracker::module_of_node(const WatchedNode& node) const {

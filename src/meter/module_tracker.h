@@ -14,8 +14,9 @@
 #include "torch/call_watch.h"
 
 // Which module is running? LibTorch's modules have no hooks: it is the one whose parameter or
-// buffer was read last or, where a ModuleScope is open, that. A backward function belongs to the
-// module of the forward operator that made it, by the number of its graph node.
+// buffer was read last or, where a ModuleScope was opened or closed since and one is open, that. A
+// backward function belongs to the module of the forward operator that made it, by the number of
+// its graph node.
 
 namespace reprise::detail {
 
@@ -39,8 +40,12 @@ class ModuleTracker {
   int32_t node_begins(const WatchedNode& node);
   int32_t node_ends();
 
+  /// Forgets which modules ran.
+  void start_pass();
+
  private:
   struct Thread {
+    int64_t changes_then = 0;         // of ModuleScopes, when it was read
     int32_t last_read = 0;            // module of the parameter that was read last
     int32_t last_node = 0;            // module of the backward function that ran last
     std::vector<int32_t> nodes;       // modules of the backward functions that it is in

@@ -4,19 +4,17 @@
 #include <torch/nn/module.h>
 #include <torch/script.h>
 
+#include "torch/parameter_path.h"
+
 namespace reprise {
 namespace {
 
-/// "blocks.3.up.weight" in a model called "gpt" is of module "gpt.blocks.3.up".
-void add_tensor(ModulePaths::Entries& entries, const std::string& model, const std::string& path,
-                const at::Tensor& tensor) {
+void add_tensor(ModulePaths::Entries& entries, const std::string& model, const std::string& name,
+                const at::Tensor& tensor, bool parameter) {
   if (!tensor.defined()) return;
-  const std::size_t dot = path.rfind('.');
-  const std::string inside = dot == std::string::npos ? "" : path.substr(0, dot);
-  const std::string between = model.empty() || inside.empty() ? "" : ".";
   using Entry = ModulePaths::Entries::Entry;
-  entries.list.push_back(
-      Entry{model + between + inside, Entry::WeakTensor(tensor.getIntrusivePtr())});
+  entries.list.push_back(Entry{detail::module_of_parameter(model, name),
+                               Entry::WeakTensor(tensor.getIntrusivePtr()), parameter});
 }
 
 }  // namespace
@@ -34,20 +32,20 @@ ModulePaths::ModulePaths(const torch::jit::Module& module, const std::string& na
 
 ModulePaths& ModulePaths::add(const torch::nn::Module& module, const std::string& name) {
   for (const auto& item : module.named_parameters()) {
-    add_tensor(*entries_, name, item.key(), item.value());
+    add_tensor(*entries_, name, item.key(), item.value(), true);
   }
   for (const auto& item : module.named_buffers()) {
-    add_tensor(*entries_, name, item.key(), item.value());
+    add_tensor(*entries_, name, item.key(), item.value(), false);
   }
   return *this;
 }
 
 ModulePaths& ModulePaths::add(const torch::jit::Module& module, const std::string& name) {
   for (const auto& item : module.named_parameters()) {
-    add_tensor(*entries_, name, item.name, item.value);
+    add_tensor(*entries_, name, item.name, item.value, true);
   }
   for (const auto& item : module.named_buffers()) {
-    add_tensor(*entries_, name, item.name, item.value);
+    add_tensor(*entries_, name, item.name, item.value, false);
   }
   return *this;
 }

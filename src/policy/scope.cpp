@@ -218,12 +218,14 @@ at::Tensor keep(const at::Tensor& tensor) {
 ModuleScope::ModuleScope(const std::string& name) : outer_length_(detail::current_module().size()) {
   std::string& path = detail::current_module();
   path += (path.empty() ? "" : ".") + name;
+  ++detail::module_changes();
   for (const auto& tape : detail::current_tapes()) tape->enter_module(path);
 }
 
 ModuleScope::~ModuleScope() {
   std::string& path = detail::current_module();
   path.resize(outer_length_);
+  ++detail::module_changes();
   for (const auto& tape : detail::current_tapes()) tape->enter_module(path);
 }
 

@@ -20,7 +20,7 @@ using Objects = at::impl::ThreadLocalPythonObjects;
 /// The listeners of a thread, as LibTorch carries them to the threads of its backward passes.
 class Listeners final : public ForeignObject {
  public:
-  std::vector<CallListener*> list;
+  std::vector<std::shared_ptr<std::atomic<CallListener*>>> list;
 };
 
 const std::string& key() {
@@ -40,7 +40,9 @@ template <class Tell>
 void tell_all(const Tell& tell) {
   const std::shared_ptr<c10::SafePyObject> object = current_object();
   if (!object) return;  // the watch has ended inside of this call
-  for (CallListener* listener : listeners_in(*object).list) tell(*listener);
+  for (const auto& each : listeners_in(*object).list) {
+    if (CallListener* listener = each->load()) tell(*listener);
+  }
 }
 
 struct Running {
@@ -110,7 +112,8 @@ void on_node_end(const at::RecordFunction& function, at::ObserverContext*) {
 
 CallListener::~CallListener() = default;
 
-CallWatch::CallWatch(CallListener& listener) {
+CallWatch::CallWatch(CallListener& listener)
+    : listener_(std::make_shared<std::atomic<CallListener*>>(&listener)) {
   auto listeners = std::make_unique<Listeners>();
   if (const auto outer = current_object()) {
     listeners->list = listeners_in(*outer).list;
@@ -124,11 +127,12 @@ CallWatch::CallWatch(CallListener& listener) {
     nodes_ = at::addThreadLocalCallback(at::RecordFunctionCallback(on_node, on_node_end)
                                             .scopes({at::RecordScope::BACKWARD_FUNCTION}));
   }
-  listeners->list.push_back(&listener);
+  listeners->list.push_back(listener_);
   Objects::set(key(), std::make_shared<c10::SafePyObject>(to_safe_object(std::move(listeners))));
 }
 
 CallWatch::~CallWatch() {
+  listener_->store(nullptr);
   if (outer_) {
     Objects::set(key(), outer_);
     return;

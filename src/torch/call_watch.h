@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -56,6 +57,8 @@ class CallWatch {
 
  private:
   const at::RecordFunctionGuard observers_on_;
+  /// Null when the watch has ended: what LibTorch carries to other threads may outlive it.
+  const std::shared_ptr<std::atomic<CallListener*>> listener_;
   std::shared_ptr<c10::SafePyObject> outer_;
   at::CallbackHandle calls_ = at::INVALID_CALLBACK_HANDLE;
   at::CallbackHandle nodes_ = at::INVALID_CALLBACK_HANDLE;

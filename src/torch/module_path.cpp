@@ -8,4 +8,9 @@ std::string& current_module() {
   return path;
 }
 
+int64_t& module_changes() {
+  thread_local int64_t changes = 0;
+  return changes;
+}
+
 }  // namespace reprise::detail
