@@ -121,8 +121,11 @@ white-space:pre-wrap;margin:8px 0}
 @media print{:root{color-scheme:light;--page:#fff;--card:#fff;--ink:#000;--soft:#444;--line:#bbb;
 --accent:#0072b2;--good:#00513b;--bad:#8f3000}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}
-body{font-size:10.5pt}main{max-width:none;padding:0}
-section,.card{border-color:#ccc;border-radius:0}
+body{font-size:10pt}main{max-width:none;padding:0 1px}
+section{border-width:1px 0 0;border-radius:0;padding:8pt 0;margin-top:10pt}
+.cards{grid-template-columns:repeat(4,1fr);gap:6pt;margin-top:8pt}.card{padding:4pt 6pt}
+.card dd{font-size:12pt}figure svg{max-height:8cm}
+details::details-content{content-visibility:visible;display:block}
 figure,.card,tr,h2,h3{break-inside:avoid}h2,h3,figcaption{break-after:avoid}
 .scroll{overflow:visible}table{font-size:8pt}th,td{padding:3px 5px}}
 )css";

@@ -70,7 +70,8 @@ std::string Svg::inline_text() const { return "<svg " + open_ + body_ + "</svg>\
 
 std::string Svg::file_text() const {
   return "<svg xmlns=\"http://www.w3.org/2000/svg\" " + open_ + "<style>\n" +
-         std::string(picture_style()) + "</style>\n" + body_ + "</svg>\n";
+         std::string(picture_style()) +
+         "</style>\n<rect width=\"100%\" height=\"100%\" class=\"ground\"/>\n" + body_ + "</svg>\n";
 }
 
 // The bands take the colours of Okabe and Ito, which people of all kinds of colour vision tell

@@ -34,7 +34,7 @@ class Svg {
   /// For a page, which brings the style sheet.
   std::string inline_text() const;
 
-  /// A file of its own, with picture_style() inside.
+  /// A file of its own, with picture_style() and a ground inside.
   std::string file_text() const;
 
  private:
