@@ -77,6 +77,15 @@ TEST(Command, rejects_unknown_verbs_workloads_options_and_strategies_with_the_ne
            {"train blocks --strategy segments:0", 2, "'segments:0'"},
            {"train blocks --strategy sequential:9 --steps 1", 2, "9 of a workload of 5 layers"},
            {"compare digits --layers 3", 2, "--layers does nothing"},
+           {"train blocks --batch 8 --steps 1 --strategy accumulate:9", 2,
+            "8 cannot be taken in 9 parts"},
+           {"compare blocks --strategies accumulate:0", 2, "'accumulate:0': expected a whole"},
+           {"compare blocks --batch 8 --strategies accumulate:9", 2,
+            "8 cannot be taken in 9 parts"},
+           {"compare blocks --strategies parts", 2, "the layers of 'blocks' have no parts"},
+           {"compare blocks --layers 2 --strategies tape:advised", 2, "the advice for 2 layers"},
+           {"compare blocks --segment-scan --strategies plain", 2, "chooses the strategies itself"},
+           {"compare blocks --segment-scan --layers 1", 2, "'blocks' has one layer"},
            {"doctor --steps 3", 2, "unknown option '--steps'"},
        }) {
     expect_rejected(mistake);
@@ -92,6 +101,7 @@ TEST(Command, rejects_numbers_that_are_none_by_the_name_of_the_option) {
            {"compare blocks --width 1.5", 2, "--width: '1.5'"},
            {"compare blocks --width ''", 2, "--width: ''"},
            {"compare blocks --steps 99999999999999999999", 2, "--steps: '99999999999999999999'"},
+           {"compare blocks --train 0", 2, "--train: '0'"},
            {"compare digits --hidden 256,0", 2, "--hidden: '0'"},
            {"compare digits --hidden 256", 2, "--hidden: two sizes"},
            {"compare digits --dropout 1", 2, "--dropout: a probability"},
@@ -180,6 +190,46 @@ TEST(Command, compare_tells_where_regions_do_not_preserve_their_draws) {
   EXPECT_EQ(rows[1]["grads_bit_equal"], true);
   EXPECT_EQ(rows[2]["regions"][0]["preserves_rng"], false);
   EXPECT_EQ(rows[2]["grads_bit_equal"], false);
+}
+
+TEST(Command, compare_takes_batches_in_parts_without_calling_it_a_failure) {
+  const Outcome outcome =
+      run("compare blocks --width 16 --batch 10 --threads 1 --steps 2 --strategies "
+          "checkpoint,accumulate:3");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("(batch in parts)"), HasSubstr("bit-identical"),
+                                 HasSubstr("not meant to be: accumulate:3")));
+}
+
+TEST(Command, compare_trains_every_strategy_to_the_same_weights) {
+  const TempFolder folder;
+  const Outcome outcome =
+      run("compare digits --hidden 16,16,16 --threads 1 --steps 1 --train 3 --dropout 0.2 --json " +
+          folder.path("r.json"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("each trained 3 steps"), HasSubstr("accuracy"),
+                                 HasSubstr("trained weights too")));
+  const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));
+  EXPECT_EQ(json["train_steps"], 3);
+  EXPECT_EQ(json["rows"][1]["training"]["weights_bit_equal"], true);
+  EXPECT_EQ(json["rows"][1]["training"]["loss"], json["rows"][0]["training"]["loss"]);
+}
+
+TEST(Command, compare_scans_numbers_of_segments_and_prints_markdown) {
+  const TempFolder folder;
+  const Outcome outcome =
+      run("compare blocks --layers 6 --width 16 --threads 1 --steps 1 --segment-scan --markdown "
+          "--json " +
+          folder.path("r.json"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("| boundaries |"), HasSubstr("-: |"), HasSubstr("###")));
+  const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));
+  EXPECT_EQ(json["segment_scan"], true);
+  std::vector<int64_t> segments;
+  for (const auto& row : json["rows"]) {
+    if (!row["segments"].is_null()) segments.push_back(row["segments"]);
+  }
+  EXPECT_EQ(segments, (std::vector<int64_t>{6, 3, 2, 1}));
 }
 
 TEST(Command, compare_digits_is_plain_and_checkpoint_by_default) {

@@ -73,7 +73,7 @@ std::optional<Quality> Digits::quality() {
   const torch::Tensor logits = forward(parse_strategy("plain"), batch(0)).output;
   module_->train(training);
   return Quality{"accuracy",
-                 logits.argmax(1).eq(data_.labels).to(torch::kFloat64).mean().item<double>()};
+                 logits.argmax(1).eq(data_.labels).to(torch::kFloat64).mean().item<double>(), "%"};
 }
 
 }  // namespace reprise::workloads

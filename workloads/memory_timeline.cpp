@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "workloads/memory_timeline.h"
 
+#include "workloads/parts.h"
+
 namespace reprise::workloads {
 namespace {
 
-ForwardResult forward(Workload& workload, const Strategy& strategy, const Batch& batch) {
+// Forward and backward pass, in as many parts as the strategy asks for.
+void run_passes(Workload& workload, const Strategy& strategy, const Batch& batch,
+                PartsOptions options = {}) {
   workload.module().zero_grad(/*set_to_none=*/true);
   torch::manual_seed(workload.step_seed(0));
-  return workload.run(strategy, batch);
+  options.parts = parts_of(strategy);
+  options.outputs = options.parts == 1;
+  run_in_parts(workload, strategy, batch, options);
 }
 
 // So that moments and other state stand where they stand in every step but the first.
@@ -15,7 +21,7 @@ std::unique_ptr<torch::optim::Optimizer> warm_optimizer(Workload& workload,
                                                         const Strategy& strategy,
                                                         const Batch& batch) {
   auto optimizer = workload.make_optimizer();
-  forward(workload, strategy, batch).loss.backward();
+  run_passes(workload, strategy, batch);
   optimizer->step();
   return optimizer;
 }
@@ -32,6 +38,7 @@ Timeline record_step(Workload& workload, const Strategy& strategy, StepKind kind
   std::unique_ptr<torch::optim::Optimizer> optimizer;
   if (kind == StepKind::training) optimizer = warm_optimizer(workload, strategy, batch);
   clear_gradients(workload, batch);
+  workload.prepare(strategy);
   LedgerOptions options;
   options.module(workload.module()).input(batch.input).device(workload.device());
   if (batch.target.defined()) options.input(batch.target);
@@ -39,10 +46,10 @@ Timeline record_step(Workload& workload, const Strategy& strategy, StepKind kind
 
   Ledger ledger(options);
   {
-    ledger.mark("forward");
-    const ForwardResult result = forward(workload, strategy, batch);
-    ledger.mark("backward");
-    result.loss.backward();
+    PartsOptions marks;
+    marks.on_begin = [&] { ledger.mark("forward"); };
+    marks.on_forward = [&] { ledger.mark("backward"); };
+    run_passes(workload, strategy, batch, marks);
     if (optimizer) {
       ledger.mark("optimizer");
       optimizer->step();

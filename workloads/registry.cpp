@@ -29,7 +29,9 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
       {"digits", {"--hidden", "--dropout", "--data"}, make<Digits>},
       {"blocks", {"--layers", "--width", "--context", "--batch", "--dropout"}, make<Blocks>},
-      {"gpt", {"--layers", "--width", "--heads", "--context", "--batch", "--dropout"}, make<Gpt>},
+      {"gpt",
+       {"--layers", "--width", "--heads", "--context", "--batch", "--dropout", "--text"},
+       make<Gpt>},
   };
   return kEntries;
 }
@@ -44,6 +46,10 @@ std::vector<std::string> given(const WorkloadOptions& options) {
   if (options.hidden) names.push_back("--hidden");
   if (options.dropout) names.push_back("--dropout");
   if (options.data) names.push_back("--data");
+  if (options.text) names.push_back("--text");
+  if (options.images) names.push_back("--images");
+  if (options.input) names.push_back("--input");
+  if (options.depth) names.push_back("--depth");
   return names;
 }
 
@@ -84,6 +90,7 @@ void check_values(const WorkloadOptions& options) {
   check("--heads", options.heads);
   check("--context", options.context);
   check("--batch", options.batch);
+  check("--depth", options.depth);
   if (options.hidden) require_positive("--hidden", *options.hidden);
   // Written so that NaN fails as well.
   if (options.dropout && !(*options.dropout >= 0 && *options.dropout < 1)) {

@@ -9,13 +9,14 @@
 #include <reprise/meter.h>
 
 #include "workloads/libtorch.h"
+#include "workloads/parts.h"
 
 namespace reprise::workloads {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void require_sense(const Workload& workload, const TrainOptions& options) {
+void require_sense(Workload& workload, const TrainOptions& options) {
   if (!options.steps && !options.until_loss) {
     throw UsageError("nothing says when to stop", "give --steps N, --until-loss X or both");
   }
@@ -28,7 +29,7 @@ void require_sense(const Workload& workload, const TrainOptions& options) {
         "steps between log lines must be 1 or more, got " + std::to_string(options.log_every),
         "give --log-every N with N of 1 or more");
   }
-  regions(options.strategy, static_cast<int64_t>(workload.layers().size()), workload.blocks());
+  workload.check(options.strategy);
 }
 
 void require_finite(double loss, int64_t step) {
@@ -51,8 +52,10 @@ StepMeasure train_step(Workload& workload, torch::optim::Optimizer& optimizer,
   synchronize(workload.device());
   const PeakScope scope{Meter(workload.device())};
   const auto start = Clock::now();
-  const torch::Tensor loss = workload.run(strategy, batch).loss;
-  loss.backward();
+  PartsOptions parts;
+  parts.parts = parts_of(strategy);
+  parts.outputs = false;
+  const torch::Tensor loss = run_in_parts(workload, strategy, batch, parts).loss;
   optimizer.step();
   synchronize(workload.device());
   const std::chrono::duration<double, std::milli> elapsed = Clock::now() - start;
@@ -80,6 +83,7 @@ Training describe(Workload& workload, const TrainOptions& options) {
 
 Training train(Workload& workload, const TrainOptions& options) {
   Training training = describe(workload, options);
+  workload.prepare(options.strategy);
   const auto optimizer = workload.make_optimizer();
   const RegionReport report;
   const auto start = Clock::now();

@@ -3,6 +3,7 @@
 
 // All of Reprise, in the order of the flow: capture, decide, execute, measure, report.
 
+#include <reprise/accumulate.h>
 #include <reprise/amp.h>
 #include <reprise/checkpoint.h>
 #include <reprise/checkpoint_options.h>

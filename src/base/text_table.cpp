@@ -23,6 +23,14 @@ std::string painted(const std::string& text, Tone tone, bool heading, const Text
   return (tone == Tone::good ? "\033[32m" : "\033[1;31m") + text + "\033[0m";
 }
 
+// A bar would end its cell; nothing else that names and numbers hold is markup by itself.
+std::string markdown_cell(const std::string& text, int64_t width, Align align) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
+  const std::string rest = spaces(width - display_width(escaped));
+  return align == Align::left ? escaped + rest : rest + escaped;
+}
+
 }  // namespace
 
 TextTable::TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {
@@ -107,6 +115,23 @@ std::string TextTable::str(const TextStyle& style) const {
   }
   if (!left_out.empty()) text += "left out, as the terminal is narrow: " + left_out + "\n";
   return text;
+}
+
+std::string TextTable::markdown() const {
+  std::string titles = "|", rule = "|", lines;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const std::string dashes(static_cast<std::size_t>(widths_[i]) - 1, '-');
+    titles += " " + markdown_cell(columns_[i].title, widths_[i], columns_[i].align) + " |";
+    rule += " " + (columns_[i].align == Align::left ? ":" + dashes : dashes + ":") + " |";
+  }
+  for (const auto& row : rows_) {
+    lines += "|";
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      lines += " " + markdown_cell(row[i].text, widths_[i], columns_[i].align) + " |";
+    }
+    lines += "\n";
+  }
+  return titles + "\n" + rule + "\n" + lines;
 }
 
 }  // namespace reprise::detail

@@ -41,6 +41,9 @@ class TextTable {
   /// Lines without spaces at their end. Control characters in cells are replaced.
   std::string str(const TextStyle& style = {}) const;
 
+  /// As GitHub's Markdown, with all columns.
+  std::string markdown() const;
+
  private:
   std::vector<std::size_t> shown_columns(int64_t width) const;
   std::string line_of(const std::vector<Cell>& cells, const std::vector<std::size_t>& shown,

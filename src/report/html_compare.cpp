@@ -5,6 +5,7 @@
 #include "report/html_parts.h"
 #include "report/markup.h"
 #include "report/pictures.h"
+#include "report/tables.h"
 
 // The part of a page that shows a comparison.
 
@@ -15,14 +16,12 @@ std::string ratio(double value, int decimals = 3) {
   return std::isfinite(value) ? fixed_number(value, decimals) + "\u00D7" : "\u2013";
 }
 
-bool kept(const StrategyRow& row) { return row.grads_bit_equal && row.rng_preserved; }
+bool kept(const StrategyRow& row) { return row.keeps_promise(); }
 
 Html verdict(const StrategyRow& row) {
-  if (kept(row)) return element("span", "good", "identical");
-  std::string words;
-  if (!row.grads_bit_equal) words = "differ by " + significant(row.max_abs_grad_diff);
-  if (!row.rng_preserved) words += (words.empty() ? "" : ", ") + std::string("RNG moved");
-  return element("span", "bad", words);
+  const std::string text = verdict_text(row);
+  if (!row.exact) return element("span", "", text);
+  return element("span", kept(row) ? "good" : "bad", text);
 }
 
 std::string recomputed(const StrategyRow& row) {
@@ -40,6 +39,7 @@ Html table_of(const Comparison& comparison) {
                    {"peak ratio"},
                    {"step"},
                    {"time ratio"},
+                   {"95 %"},
                    {"samples/s"},
                    {"recomputed"},
                    {"loss"},
@@ -52,16 +52,37 @@ Html table_of(const Comparison& comparison) {
   }
   for (const StrategyRow& row : comparison.rows) {
     const bool plain = &row == &comparison.rows.front();
-    table.add_row({text(row.strategy), text(format_bytes(row.peak_bytes)),
-                   text(format_bytes(row.held_bytes)),
-                   with_bar(ratio(row.memory_ratio), row.memory_ratio / largest),
-                   text(format_milliseconds(row.step_ms_median)),
-                   with_bar(ratio(row.time_ratio), row.time_ratio / slowest),
-                   text(std::isfinite(row.samples_per_second)
-                            ? format_count(std::llround(row.samples_per_second))
-                            : "\u2013"),
-                   text(recomputed(row)), text(significant(row.loss)), verdict(row)},
-                  plain ? "plain" : "");
+    table.add_row(
+        {text(row.strategy), text(format_bytes(row.peak_bytes)), text(format_bytes(row.held_bytes)),
+         with_bar(ratio(row.memory_ratio), row.memory_ratio / largest),
+         text(format_milliseconds(row.step_ms_median)),
+         with_bar(ratio(row.time_ratio), row.time_ratio / slowest), text(interval_text(row)),
+         text(std::isfinite(row.samples_per_second)
+                  ? format_count(std::llround(row.samples_per_second))
+                  : "\u2013"),
+         text(recomputed(row)), text(significant(row.loss)), verdict(row)},
+        plain ? "plain" : "");
+  }
+  return table.html();
+}
+
+Html training_of(const Comparison& comparison) {
+  using Kind = HtmlTable::Kind;
+  HtmlTable table({{"strategy", Kind::words},
+                   {"final loss"},
+                   {comparison.quality_name.empty() ? "quality" : comparison.quality_name},
+                   {"peak"},
+                   {"time"},
+                   {"weights", Kind::words}});
+  for (const StrategyRow& row : comparison.rows) {
+    if (!row.training) continue;
+    const Cell weights = weights_cell(row);
+    const char* tone = weights.tone == Tone::good ? "good" : weights.tone == Tone::bad ? "bad" : "";
+    table.add_row({text(row.strategy), text(significant(row.training->loss)),
+                   text(quality_text(row.training->quality, comparison.quality_unit)),
+                   text(format_bytes(row.training->peak_bytes)),
+                   text(format_milliseconds(row.training->seconds * 1000)),
+                   element("span", tone, weights.text)});
   }
   return table.html();
 }
@@ -91,19 +112,27 @@ Html cards_of(const Comparison& comparison) {
 
 Html sections_of(const Comparison& comparison) {
   const Html picture =
-      element("p", "soft",
-              "Each mark is a strategy: the further down the less memory, the further left the less "
-              "time. Plain, the diamond, is 1\u00D7 on both axes.") +
+      element(
+          "p", "soft",
+          "Each mark is a strategy: the further down the less memory, the further left the less "
+          "time. Plain, the diamond, is 1\u00D7 on both axes.") +
       element("figure", "", Html{draw_time_memory(comparison).inline_text()});
   const Html table =
-      element("p", "soft",
-              "Peak and held bytes are above the base of " + format_bytes(comparison.base_bytes) +
-                  " that lives before a step: parameters and data. Held is what is alive at the end "
-                  "of the forward pass. Times are medians of " +
-                  format_count(comparison.steps) +
-                  (comparison.steps == 1 ? " step." : " steps, taken in turn.")) +
+      element(
+          "p", "soft",
+          "Peak and held bytes are above the base of " + format_bytes(comparison.base_bytes) +
+              " that lives before a step: parameters and data. Held is what is alive at the end "
+              "of the forward pass. Times are medians of " +
+              format_count(comparison.steps) +
+              (comparison.steps == 1 ? " step." : " steps, taken in turn.")) +
       table_of(comparison);
-  return section("Time against memory", picture) + section("Strategies", table);
+  Html sections = section("Time against memory", picture) + section("Strategies", table);
+  if (comparison.train_steps) {
+    sections +=
+        section("Trained " + format_count(*comparison.train_steps) + " steps from the same start",
+                training_of(comparison));
+  }
+  return sections;
 }
 
 }  // namespace reprise::detail

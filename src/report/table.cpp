@@ -1,97 +1,119 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
 #include <reprise/report.h>
 
-#include "base/text_table.h"
 #include "report/markup.h"
+#include "report/tables.h"
 
-// A comparison as an aligned text table.
+// A comparison as text: lines about the run, a table, and notes.
 
 namespace reprise {
+namespace detail {
 namespace {
 
-using detail::Align;
-using detail::Cell;
-using detail::format_count;
-using detail::Tone;
-
-std::string number(const char* format, double value) {
-  const int length = std::snprintf(nullptr, 0, format, value);
-  std::string text(static_cast<std::size_t>(length) + 1, '\0');
-  std::snprintf(text.data(), text.size(), format, value);
-  text.pop_back();
-  return text;
-}
-
 // The higher the number, the sooner a narrow terminal goes without.
-const std::vector<detail::Column> kColumns = {{"strategy", Align::left},
-                                              {"peak"},
-                                              {"held", Align::right, 6},
-                                              {"peak ratio", Align::right, 1},
-                                              {"rss peak", Align::right, 7},
-                                              {"step ms", Align::right, 2},
-                                              {"time ratio"},
-                                              {"samples/s", Align::right, 5},
-                                              {"recomputed", Align::right, 4},
-                                              {"loss", Align::right, 3},
-                                              {"gradients", Align::left}};
+const std::vector<Column> kColumns = {
+    {"strategy", Align::left},       {"peak"},
+    {"held", Align::right, 6},       {"peak ratio", Align::right, 1},
+    {"rss peak", Align::right, 9},   {"step ms", Align::right, 3},
+    {"quartiles", Align::right, 8},  {"time ratio"},
+    {"95 %", Align::right, 2},       {"samples/s", Align::right, 7},
+    {"recomputed", Align::right, 5}, {"loss", Align::right, 4},
+    {"gradients", Align::left}};
 
-std::string rate(double value) { return std::isfinite(value) ? format_count(std::llround(value)) : "-"; }
+std::string rate(double value) {
+  return std::isfinite(value) ? format_count(std::llround(value)) : "-";
+}
 
 std::string recomputed(const StrategyRow& row) {
   if (row.recomputed_ops == 0) return "-";
   return format_count(row.recomputed_ops) + " ops, " + number("%.1f", row.recomputed_ms) + " ms";
 }
 
-bool preserve_rng(const std::vector<RegionStats>& regions) {
-  return std::all_of(regions.begin(), regions.end(),
-                     [](const RegionStats& stats) { return stats.preserves_rng; });
+std::string quartiles(const StrategyRow& row) {
+  return number("%.2f", row.step_ms_q1) + " to " + number("%.2f", row.step_ms_q3);
 }
 
-Cell gradients(const StrategyRow& row) {
-  std::string text =
-      row.grads_bit_equal ? "identical" : "differ by " + number("%.3g", row.max_abs_grad_diff);
-  if (!row.rng_preserved) text += ", RNG moved";
-  return {text, row.grads_bit_equal && row.rng_preserved ? Tone::good : Tone::bad};
+}  // namespace
+
+TextTable strategy_table(const Comparison& comparison) {
+  TextTable table(kColumns);
+  for (const StrategyRow& row : comparison.rows) {
+    table.add_row({row.strategy, format_bytes(row.peak_bytes), format_bytes(row.held_bytes),
+                   number("%.3f", row.memory_ratio),
+                   row.rss_peak_bytes ? format_bytes(*row.rss_peak_bytes) : "-",
+                   number("%.2f", row.step_ms_median), quartiles(row),
+                   number("%.3f", row.time_ratio), interval_text(row), rate(row.samples_per_second),
+                   recomputed(row), number("%.9g", row.loss), verdict_cell(row)});
+  }
+  return table;
 }
 
-std::vector<Cell> cells_of(const StrategyRow& row) {
-  return {row.strategy,
-          format_bytes(row.peak_bytes),
-          format_bytes(row.held_bytes),
-          number("%.3f", row.memory_ratio),
-          row.rss_peak_bytes ? format_bytes(*row.rss_peak_bytes) : "-",
-          number("%.2f", row.step_ms_median),
-          number("%.3f", row.time_ratio),
-          rate(row.samples_per_second),
-          recomputed(row),
-          number("%.9g", row.loss),
-          gradients(row)};
+}  // namespace detail
+
+namespace {
+
+std::string steps_of(int64_t steps) {
+  return std::to_string(steps) + (steps == 1 ? " step" : " steps");
+}
+
+struct Heading {
+  std::string run;
+  std::string base;
+};
+
+Heading heading_of(const Comparison& comparison) {
+  return {comparison.workload + " on " + comparison.device + ", LibTorch " + comparison.libtorch +
+              ", " + std::to_string(comparison.threads) +
+              (comparison.threads == 1 ? " thread, " : " threads, ") + steps_of(comparison.steps) +
+              " for each strategy",
+          detail::format_count(comparison.parameters) +
+              " parameters; peak and held are above the base of " +
+              format_bytes(comparison.base_bytes) + " that lives before a step"};
+}
+
+std::string training_heading(const Comparison& comparison) {
+  return "each trained " + steps_of(*comparison.train_steps) + " from the same start";
+}
+
+std::vector<std::string> notes_of(const Comparison& comparison) {
+  std::vector<std::string> notes;
+  for (const StrategyRow& row : comparison.rows) {
+    if (row.preserves_draws()) continue;
+    notes.push_back("note: " + row.strategy +
+                    " does not preserve random draws: nothing in its regions may draw");
+  }
+  return notes;
+}
+
+detail::TextTable rows_of(const Comparison& comparison) {
+  return comparison.segment_scan ? detail::scan_table(comparison)
+                                 : detail::strategy_table(comparison);
 }
 
 }  // namespace
 
 std::string to_table(const Comparison& comparison, const TextStyle& style) {
-  detail::TextTable table(kColumns);
-  for (const StrategyRow& row : comparison.rows) table.add_row(cells_of(row));
-  std::string text = comparison.workload + " on " + comparison.device + ", LibTorch " +
-                     comparison.libtorch + ", " + std::to_string(comparison.threads) +
-                     (comparison.threads == 1 ? " thread, " : " threads, ") +
-                     std::to_string(comparison.steps) +
-                     (comparison.steps == 1 ? " step" : " steps") + " for each strategy\n";
-  text += format_count(comparison.parameters) + " parameters; peak and held are above the base of " +
-          format_bytes(comparison.base_bytes) + " that lives before a step\n\n";
-  text += table.str(style);
-  for (const StrategyRow& row : comparison.rows) {
-    if (preserve_rng(row.regions)) continue;
-    text += "\nnote: " + row.strategy +
-            " does not preserve random draws: nothing in its regions "
-            "may draw\n";
+  const Heading heading = heading_of(comparison);
+  std::string text = heading.run + "\n" + heading.base + "\n\n" + rows_of(comparison).str(style);
+  if (comparison.train_steps) {
+    text +=
+        "\n" + training_heading(comparison) + "\n" + detail::training_table(comparison).str(style);
   }
+  for (const std::string& note : notes_of(comparison)) text += "\n" + note + "\n";
+  return text;
+}
+
+std::string to_markdown(const Comparison& comparison) {
+  const Heading heading = heading_of(comparison);
+  std::string text = heading.run + "; " + heading.base + ".\n\n" + rows_of(comparison).markdown();
+  if (comparison.train_steps) {
+    text += "\n" + training_heading(comparison) + ":\n\n" +
+            detail::training_table(comparison).markdown();
+  }
+  for (const std::string& note : notes_of(comparison)) text += "\n" + note + ".\n";
   return text;
 }
 

@@ -81,8 +81,7 @@ std::vector<NamedTimeline> record(workloads::Workload& workload, const Subject& 
   for (const std::string& text : subject.strategies) {
     line.show("recording memory: " + text);
     timelines.push_back(
-        {text,
-         workloads::record_step(workload, workloads::parse_strategy(text), subject.kind)});
+        {text, workloads::record_step(workload, workloads::parse_strategy(text), subject.kind)});
   }
   return timelines;
 }
@@ -92,6 +91,7 @@ std::string verb_of(const Report& report) {
 }
 
 std::string picture_of(const Report& report) {
+  if (!report.curves.empty()) return to_svg(report.curves.front());
   if (report.comparison) return to_svg(*report.comparison);
   if (report.training) return to_svg(*report.training);
   return to_svg(report.timelines);

@@ -42,6 +42,12 @@ void print_error(const std::string& what, const std::string& hint) {
   if (!hint.empty()) std::cerr << "hint: " << hint << "\n";
 }
 
+void print_warning(const std::string& what) {
+  std::cout.flush();
+  std::cerr << (coloured(STDERR_FILENO) ? "\033[1;33mwarning:\033[0m " : "warning: ") << what
+            << "\n";
+}
+
 TextStyle stdout_style() {
   if (::isatty(STDOUT_FILENO) != 1) return {};
   return {columns(STDOUT_FILENO), coloured(STDOUT_FILENO)};

@@ -15,6 +15,9 @@ namespace reprise::command {
 /// as in reprise::Error, is given with an empty hint.
 void print_error(const std::string& what, const std::string& hint = "");
 
+/// "warning: <what>".
+void print_warning(const std::string& what);
+
 /// As wide as the terminal that stdout is (COLUMNS goes before what it says of itself), and in
 /// colour unless NO_COLOR is set. Where stdout is none: without limit and without colour.
 TextStyle stdout_style();
