@@ -24,7 +24,8 @@ void Pickle::word(uint32_t value) {
 
 void Pickle::integer(int64_t value) {
   if (value >= 0 && value < 256) return numbered('K', 'J', static_cast<uint32_t>(value));
-  if (value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max()) {
+  if (value >= std::numeric_limits<int32_t>::min() &&
+      value <= std::numeric_limits<int32_t>::max()) {
     bytes_ += 'J';
     word(static_cast<uint32_t>(value));
     return;

@@ -10,13 +10,13 @@
 namespace reprise::detail {
 namespace {
 
-// 1, 2 or 5 times a power of ten.
+// The nearest that is 1, 2 or 5 times a power of ten.
 double round_step(double range, int count) {
   const double rough = range / std::max(count, 1);
   if (!(rough > 0) || !std::isfinite(rough)) return 1;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   const double share = rough / power;
-  return power * (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
+  return power * (share < 1.5 ? 1 : share < 3.5 ? 2 : share < 7.5 ? 5 : 10);
 }
 
 int decimals_of(double step) {

@@ -17,20 +17,28 @@ namespace {
 
 std::vector<Tick> ticks_of(Unit unit, const Scale& scale, int count) {
   switch (unit) {
-    case Unit::bytes: return byte_ticks(scale.low, scale.high, count);
-    case Unit::milliseconds: return time_ticks(scale.low, scale.high, count);
-    case Unit::ratio: return ratio_ticks(scale.low, scale.high, count);
-    case Unit::number: break;
+    case Unit::bytes:
+      return byte_ticks(scale.low, scale.high, count);
+    case Unit::milliseconds:
+      return time_ticks(scale.low, scale.high, count);
+    case Unit::ratio:
+      return ratio_ticks(scale.low, scale.high, count);
+    case Unit::number:
+      break;
   }
   return number_ticks(scale.low, scale.high, count);
 }
 
 std::string text_of(Unit unit, double value) {
   switch (unit) {
-    case Unit::bytes: return format_bytes(std::llround(value));
-    case Unit::milliseconds: return format_milliseconds(value);
-    case Unit::ratio: return short_number(value, 3) + "\u00D7";
-    case Unit::number: break;
+    case Unit::bytes:
+      return format_bytes(std::llround(value));
+    case Unit::milliseconds:
+      return format_milliseconds(value);
+    case Unit::ratio:
+      return short_number(value, 3) + "\u00D7";
+    case Unit::number:
+      break;
   }
   return significant(value);
 }
