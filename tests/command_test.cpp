@@ -244,6 +244,60 @@ TEST(Command, train_prints_the_same_losses_under_both_strategies) {
   EXPECT_EQ(losses("checkpoint"), plain);
 }
 
+TEST(Command, profile_prints_the_tree_and_the_peak_and_writes_json) {
+  const TempFolder folder;
+  const std::string common =
+      "profile gpt --layers 2 --width 32 --batch 2 --context 16 --threads 1 ";
+  const Outcome outcome = run(common + "--steps 2 --saved --json " + folder.path("r.json"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out,
+              AllOf(StartsWith("gpt on cpu, LibTorch "), HasSubstr("1 thread, medians of 2 steps"),
+                    HasSubstr("\n  attention1 "), HasSubstr("\nsaved tensor "),
+                    HasSubstr("\nalive at the peak "), HasSubstr("\noptimizer state "),
+                    HasSubstr("resident memory of the process ")));
+  const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));
+  EXPECT_EQ(json["kind"], "profile");
+  EXPECT_EQ(json["steps"], 2);
+  EXPECT_EQ(json["modules"][0]["path"], "");
+  EXPECT_EQ(json["modules"][0]["total"]["saved_bytes"], json["saved_bytes"]);
+
+  const Outcome top = run(common + "--steps 1 --top 2");
+  EXPECT_THAT(top.out, ContainsRegex("class\n[^\n]+\n[^\n]+\n\na training step"));
+  const Outcome flat = run(common + "--steps 1 --module-depth 0");
+  EXPECT_THAT(flat.out, AllOf(HasSubstr("\n(all) "), Not(HasSubstr("attention1 "))));
+}
+
+TEST(Command, profile_of_shapes_alone_saves_the_same_bytes) {
+  const TempFolder folder;
+  const std::string common =
+      "profile gpt --layers 2 --width 32 --batch 2 --context 16 --threads 1 --json ";
+  EXPECT_EQ(run(common + folder.path("real.json") + " --steps 1").code, 0);
+  const Outcome outcome = run(common + folder.path("meta.json") + " --meta");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("from shapes alone"), Not(HasSubstr("forward ms")),
+                                 Not(HasSubstr("peak"))));
+  const auto real = nlohmann::json::parse(tests::read_file(folder.path("real.json")));
+  const auto meta = nlohmann::json::parse(tests::read_file(folder.path("meta.json")));
+  EXPECT_EQ(meta["saved"], real["saved"]);
+  EXPECT_EQ(meta["saved_bytes"], real["saved_bytes"]);
+}
+
+TEST(Command, profile_rejects_what_it_cannot_do) {
+  for (const Mistake& mistake : std::vector<Mistake>{
+           {"profile", 2, "a workload is missing"},
+           {"profile gtp", 2, "did you mean 'gpt'?"},
+           {"profile gpt --top 0", 2, "--top: '0'"},
+           {"profile gpt --module-depth -1", 2, "--module-depth: '-1'"},
+           {"profile gpt --steps 0", 2, "--steps: '0'"},
+           {"profile gpt --meta --steps 3", 2, "--steps does nothing with --meta"},
+           {"profile gpt --savd", 2, "did you mean '--saved'?"},
+           {"profile gpt --json /nowhere/r.json", 2, "No such file"},
+       }) {
+    expect_rejected(mistake);
+  }
+}
+
 TEST(Command, train_writes_json) {
   const TempFolder folder;
   const Outcome outcome =

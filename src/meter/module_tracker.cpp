@@ -67,6 +67,11 @@ int32_t ModuleTracker::node_ends() {
   return thread.nodes.empty() ? thread.last_node : thread.nodes.back();
 }
 
+void ModuleTracker::start_pass() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  threads_.clear();
+}
+
 int32_t ModuleTracker::module_of_node(const WatchedNode& node) const {
   if (const int32_t module = module_of(node.leaf); module >= 0) return module;
   const auto thread = threads_.find(node.forward_thread);

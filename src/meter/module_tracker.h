@@ -39,6 +39,9 @@ class ModuleTracker {
   int32_t node_begins(const WatchedNode& node);
   int32_t node_ends();
 
+  /// Forgets which modules ran.
+  void start_pass();
+
  private:
   struct Thread {
     int32_t last_read = 0;            // module of the parameter that was read last

@@ -9,14 +9,14 @@ namespace {
 
 /// "blocks.3.up.weight" in a model called "gpt" is of module "gpt.blocks.3.up".
 void add_tensor(ModulePaths::Entries& entries, const std::string& model, const std::string& path,
-                const at::Tensor& tensor) {
+                const at::Tensor& tensor, bool parameter) {
   if (!tensor.defined()) return;
   const std::size_t dot = path.rfind('.');
   const std::string inside = dot == std::string::npos ? "" : path.substr(0, dot);
   const std::string between = model.empty() || inside.empty() ? "" : ".";
   using Entry = ModulePaths::Entries::Entry;
   entries.list.push_back(
-      Entry{model + between + inside, Entry::WeakTensor(tensor.getIntrusivePtr())});
+      Entry{model + between + inside, Entry::WeakTensor(tensor.getIntrusivePtr()), parameter});
 }
 
 }  // namespace
@@ -34,20 +34,20 @@ ModulePaths::ModulePaths(const torch::jit::Module& module, const std::string& na
 
 ModulePaths& ModulePaths::add(const torch::nn::Module& module, const std::string& name) {
   for (const auto& item : module.named_parameters()) {
-    add_tensor(*entries_, name, item.key(), item.value());
+    add_tensor(*entries_, name, item.key(), item.value(), true);
   }
   for (const auto& item : module.named_buffers()) {
-    add_tensor(*entries_, name, item.key(), item.value());
+    add_tensor(*entries_, name, item.key(), item.value(), false);
   }
   return *this;
 }
 
 ModulePaths& ModulePaths::add(const torch::jit::Module& module, const std::string& name) {
   for (const auto& item : module.named_parameters()) {
-    add_tensor(*entries_, name, item.name, item.value);
+    add_tensor(*entries_, name, item.name, item.value, true);
   }
   for (const auto& item : module.named_buffers()) {
-    add_tensor(*entries_, name, item.name, item.value);
+    add_tensor(*entries_, name, item.name, item.value, false);
   }
   return *this;
 }

@@ -16,6 +16,7 @@ struct ModulePaths::Entries {
     using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
     std::string module;
     WeakTensor tensor;
+    bool parameter;  // not a buffer
   };
   std::vector<Entry> list;
 };

@@ -70,7 +70,13 @@ std::unique_ptr<OperatorInfo> examine(const c10::OperatorHandle& op) {
       }
     }
   }
+  for (std::size_t i = 0; i < info->returns; ++i) {
+    if (schema.returns()[i].alias_info()) info->aliases.push_back(static_cast<int>(i));
+  }
+  if (info->name == "aten::_unsafe_view") info->aliases = {0};  // autograd need not know of it
   info->composed = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  info->needs_values =
+      op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
   info->draws = op.hasTag(at::Tag::nondeterministic_seeded);
   info->fills_writes =
       !info->writes.empty() &&
@@ -92,6 +98,10 @@ std::unique_ptr<OperatorInfo> examine(const c10::OperatorHandle& op) {
 
 bool OperatorInfo::writes_to(int argument) const {
   return std::find(writes.begin(), writes.end(), argument) != writes.end();
+}
+
+bool OperatorInfo::is_alias(int result) const {
+  return std::find(aliases.begin(), aliases.end(), result) != aliases.end();
 }
 
 void OperatorInfo::call(torch::jit::Stack& stack) const { handle->callBoxed(&stack); }

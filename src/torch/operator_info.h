@@ -26,10 +26,12 @@ struct OperatorInfo {
   std::size_t returns = 0;
 
   std::vector<int> writes;         // arguments that it writes to, as declared
+  std::vector<int> aliases;        // results that share memory with an argument
   std::vector<int> hidden_writes;  // arguments that it writes to without saying so,
   int training = -1;               //   while this boolean argument is true
   int generator = -1;              // argument that takes an at::Generator
   bool composed = false;           // of other operators, for autograd too: no kernel of its own
+  bool needs_values = false;       // its results' shapes, or what is no tensor, depend on values
   bool draws = false;              // may draw from a random generator
   bool fills_writes = false;       // what it writes to does not depend on what was there
   bool leaves_garbage = false;     // its new memory is uninitialised
@@ -37,6 +39,7 @@ struct OperatorInfo {
   bool counts_writes = false;      // versions are counted for it once its kernel has returned
 
   bool writes_to(int argument) const;
+  bool is_alias(int result) const;
   std::string full_name() const { return overload.empty() ? name : name + "." + overload; }
 
   /// Calls the operator with `stack` as its arguments; leaves the results there.

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reprise/error.h>
+#include <reprise/meta_scope.h>
+
+#include "torch/meta_mode.h"
+
+namespace reprise {
+
+struct MetaScope::State {
+  State() {
+    if (active()) throw UsageError("a MetaScope inside of another one", "one of them is enough");
+    scope.emplace(mode);
+    detail::MetaMode::current() = &mode;
+  }
+  ~State() { detail::MetaMode::current() = nullptr; }
+
+  detail::MetaMode mode;
+  std::optional<detail::DispatchModeScope> scope;
+};
+
+MetaScope::MetaScope() : state_(std::make_unique<State>()) {}
+
+MetaScope::~MetaScope() = default;
+
+bool MetaScope::active() { return detail::MetaMode::current() != nullptr; }
+
+const std::set<std::string>& MetaScope::run_operators() const {
+  return state_->mode.run_operators();
+}
+
+}  // namespace reprise

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "torch/phantom.h"
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include <reprise/error.h>
+
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+
+#include <sys/mman.h>
+
+namespace reprise::detail {
+namespace {
+
+struct Reserved {
+  void* begin;
+  std::size_t bytes;
+};
+
+void release(void* context) {
+  auto* reserved = static_cast<Reserved*>(context);
+  ::munmap(reserved->begin, reserved->bytes);
+  delete reserved;
+}
+
+c10::DataPtr reserve(std::size_t bytes) {
+  const c10::Device cpu(c10::DeviceType::CPU);
+  if (bytes == 0) return {nullptr, nullptr, &release, cpu};
+  void* begin = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (begin == MAP_FAILED) {
+    throw Error("cannot reserve " + std::to_string(bytes) +
+                    " bytes of address space for a tensor without memory: " + std::strerror(errno),
+                "raise the limit on address space (ulimit -v), or use smaller sizes");
+  }
+  return {begin, new Reserved{begin, bytes}, &release, cpu};
+}
+
+}  // namespace
+
+at::Tensor make_phantom(const at::Tensor& tensor) {
+  const std::size_t bytes = tensor.storage().nbytes();
+  c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes, reserve(bytes), /*allocator=*/nullptr,
+      /*resizable=*/false));
+  at::Tensor phantom = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+  phantom.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());
+  phantom.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
+  return phantom;
+}
+
+bool is_phantom(const at::Tensor& tensor) {
+  return tensor.has_storage() &&
+         tensor.unsafeGetTensorImpl()->unsafe_storage().data_ptr().get_deleter() == &release;
+}
+
+}  // namespace reprise::detail

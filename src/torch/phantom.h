@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+// Tensors that say they are on the CPU and have no memory: their data pointer leads to address
+// space that is reserved and reads as zeros. A page of it becomes memory when it is written to.
+
+namespace reprise::detail {
+
+/// A phantom of the same type and geometry as `tensor`, a tensor of any device.
+at::Tensor make_phantom(const at::Tensor& tensor);
+
+/// Whether a tensor's storage is a phantom's.
+bool is_phantom(const at::Tensor& tensor);
+
+}  // namespace reprise::detail
