@@ -205,9 +205,11 @@ TEST(Command, compare_scans_numbers_of_segments_and_prints_markdown) {
   const Outcome outcome =
       run("compare blocks --layers 6 --width 16 --threads 1 --steps 1 --segment-scan --markdown "
           "--json " +
-          folder.path("r.json"));
+          folder.path("r.json") + " --report " + folder.path("r.svg"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("| boundaries |"), HasSubstr("-: |"), HasSubstr("###")));
+  EXPECT_THAT(tests::read_file(folder.path("r.svg")),
+              AllOf(HasSubstr("<svg"), HasSubstr("Granularity"), HasSubstr("segments")));
   const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));
   EXPECT_EQ(json["segment_scan"], true);
   std::vector<int64_t> segments;

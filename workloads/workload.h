@@ -39,6 +39,12 @@ struct WorkloadOptions {
   torch::Device device = torch::kCPU;
 };
 
+/// As they were given, in the command's words: " --layers 6 --seed 0".
+std::string options_text(const WorkloadOptions& options);
+
+/// "bf16" or "fp16".
+const char* autocast_name(c10::ScalarType type);
+
 struct Batch {
   torch::Tensor input;   ///< its gradient is compared too where it requires one
   torch::Tensor target;  ///< undefined where the workload needs none
@@ -67,6 +73,9 @@ class Workload {
   const std::string& name() const { return name_; }
   torch::Device device() const { return options_.device; }
   int64_t seed() const { return options_.seed; }
+
+  /// Name and options, "gpt --layers 6 --seed 0": equal ones begin with equal weights.
+  std::string setting() const { return name_ + options_text(options_); }
   std::optional<c10::ScalarType> autocast() const { return options_.autocast; }
 
   virtual torch::nn::Module& module() = 0;

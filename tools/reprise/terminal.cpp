@@ -55,8 +55,11 @@ TextStyle stdout_style() {
 
 ProgressLine::ProgressLine() : visible_(on_terminal(STDERR_FILENO)) {}
 
-ProgressLine::~ProgressLine() {
+ProgressLine::~ProgressLine() { wipe(); }
+
+void ProgressLine::wipe() {
   if (drawn_) std::cerr << kClearLine << std::flush;
+  drawn_ = false;
 }
 
 void ProgressLine::show(const std::string& text) {

@@ -32,6 +32,7 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   void show(const std::string& text);
+  void wipe();
 
  private:
   bool visible_;
