@@ -77,6 +77,22 @@ void StepWatch::call_ends(const WatchedCall& call) {
   }
 }
 
+void StepWatch::node_begins(const WatchedNode& node) {
+  this_thread().nodes.push_back({tracker_.node_begins(node), KernelClock()});
+}
+
+// A backward pass inside of a backward function (a reentrant region's) is timed by its own.
+void StepWatch::node_ends(const WatchedNode&) {
+  Thread& thread = this_thread();
+  const Timed timed = thread.nodes.back();
+  thread.nodes.pop_back();
+  tracker_.node_ends();
+  const double milliseconds = timed.clock.milliseconds();
+  if (!thread.nodes.empty()) thread.nodes.back().inner_ms += milliseconds;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  of(timed.module).backward_ms += milliseconds - timed.inner_ms;
+}
+
 void StepWatch::note_outputs(const WatchedCall& call, int32_t module) {
   const auto& outputs = call.function.outputs();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
