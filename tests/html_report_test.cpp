@@ -233,7 +233,7 @@ TEST(Pictures, put_timelines_on_the_same_axes) {
   EXPECT_NEAR((250 - tops[0]) / (540 - tops[1]), 14.25 / 10.25, 0.01);
 }
 
-TEST(Pictures, draw_values_that_are_not_finite_as_gaps_at_most) {
+TEST(Pictures, leave_out_values_that_are_not_finite) {
   Curve curve{"", "step", "loss", Unit::number, Unit::number, {{"", {}}}};
   curve.series[0].points = {{1, 2}, {2, std::nan("")}, {3, 1}, {INFINITY, 1}};
   const std::string svg = to_svg(curve);

@@ -72,7 +72,7 @@ std::string_view page_style() {
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif}
-main{max-width:1080px;margin:0 auto;padding:24px 16px 48px}
+main{max-width:1140px;margin:0 auto;padding:24px 16px 48px}
 h1{font-size:1.7rem;line-height:1.25;margin:0 0 4px;overflow-wrap:anywhere}
 h2{font-size:1.2rem;margin:0 0 4px}
 h3{font-size:1rem;margin:0;overflow-wrap:anywhere}

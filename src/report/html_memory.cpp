@@ -70,9 +70,9 @@ Html alive(const MemoryView& view) {
 Html figure(const NamedTimeline& named, const MemoryView& view, const MemoryLimits& limits,
             bool open) {
   const int64_t peak = view.peak.bytes.total();
-  const std::string caption = "Peak " + format_bytes(peak) + " after " +
-                              format_milliseconds(view.peak.ms) + ", " +
-                              format_bytes(peak - view.base) + " above what was there before.";
+  const std::string caption =
+      "Peak " + format_bytes(peak) + " after " + format_milliseconds(view.peak.ms) + ", " +
+      format_bytes(peak - view.base) + " above what was there before the forward pass.";
   const Html table =
       element("summary", "", "What is alive at the peak, largest first") + alive(view);
   const Html details{(open ? "<details open>" : "<details>") + table.markup + "</details>\n"};

@@ -53,6 +53,15 @@ std::vector<PeakGroup> groups_of(const Timeline& timeline, int64_t event) {
   return groups;
 }
 
+// What the data of a step needs belongs to its base.
+int64_t base_of(const Timeline& timeline) {
+  const auto forward =
+      std::find_if(timeline.marks.begin(), timeline.marks.end(),
+                   [](const TimelineMark& mark) { return mark.name == "forward"; });
+  const int64_t event = forward == timeline.marks.end() ? -1 : forward->event - 1;
+  return timeline.at(event).total();
+}
+
 }  // namespace
 
 const std::vector<Category>& stack_order() {
@@ -92,7 +101,7 @@ MemoryView view_of(const Timeline& timeline) {
   MemoryView view;
   view.end_ms = end_of(timeline);
   view.peak = {ms_at(timeline, static_cast<std::size_t>(event + 1)), timeline.at(event)};
-  view.base = timeline.at(-1).total();
+  view.base = base_of(timeline);
   view.samples = thinned(timeline, view.end_ms);
   view.marks = timeline.marks;
   view.groups = groups_of(timeline, event);

@@ -55,25 +55,26 @@ struct Range {
   bool empty() const { return low > high; }
 };
 
-std::string description(const Curve& curve) {
-  std::string text = curve.y_title + " against " + curve.x_title + ".";
-  for (const CurveSeries& series : curve.series) {
-    if (series.points.empty()) continue;
-    const CurvePoint& first = series.points.front();
-    const CurvePoint& last = series.points.back();
-    text += " " + (series.name.empty() ? curve.y_title : series.name) + ": from " +
-            text_of(curve.y_unit, first.y) + " at " + text_of(curve.x_unit, first.x) + " to " +
-            text_of(curve.y_unit, last.y) + " at " + text_of(curve.x_unit, last.x) + ".";
-  }
-  return text;
-}
-
 std::vector<CurvePoint> finite(const std::vector<CurvePoint>& points) {
   std::vector<CurvePoint> kept;
   std::copy_if(points.begin(), points.end(), std::back_inserter(kept), [](const CurvePoint& point) {
     return std::isfinite(point.x) && std::isfinite(point.y);
   });
   return kept;
+}
+
+std::string description(const Curve& curve) {
+  std::string text = curve.y_title + " against " + curve.x_title + ".";
+  for (const CurveSeries& series : curve.series) {
+    const std::vector<CurvePoint> points = finite(series.points);
+    if (points.empty()) continue;
+    const CurvePoint& first = points.front();
+    const CurvePoint& last = points.back();
+    text += " " + (series.name.empty() ? curve.y_title : series.name) + ": from " +
+            text_of(curve.y_unit, first.y) + " at " + text_of(curve.x_unit, first.x) + " to " +
+            text_of(curve.y_unit, last.y) + " at " + text_of(curve.x_unit, last.x) + ".";
+  }
+  return text;
 }
 
 std::string path_of(const std::vector<CurvePoint>& points, const Scale& x, const Scale& y) {
