@@ -56,7 +56,7 @@ for (const width of widths) {
   frame.style.cssText = `width:${width}px;height:900px;border:0`;
   frame.onload = () => {
     const root = frame.contentDocument.documentElement;
-    const pictures = [...frame.contentDocument.querySelectorAll("figure svg")];
+    const pictures = [...frame.contentDocument.querySelectorAll("svg[role=img]")];
     fits.push({width, inner: root.clientWidth, scroll: root.scrollWidth,
                pictures: pictures.length,
                drawn: pictures.filter(p => p.getBoundingClientRect().width > width * .6).length,

@@ -31,8 +31,8 @@ Outcome run(const std::string& arguments) { return tests::run_command(REPRISE_CO
 TEST(ReportFiles, come_from_compare) {
   const TempFolder folder;
   const Outcome outcome =
-      run("compare " + std::string(kSmall) + " --strategies checkpoint,tape:full --report '" +
-          folder.path("it's.html") + "' --timeline '" + folder.path("t.svg") + "' --snapshot '" +
+      run("compare " + std::string(kSmall) + " --strategies checkpoint,tape:full --report \"" +
+          folder.path("it's.html") + "\" --timeline '" + folder.path("t.svg") + "' --snapshot '" +
           folder.path("s.pickle") + "'");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const std::string html = tests::read_file(folder.path("it's.html"));

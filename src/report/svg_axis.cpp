@@ -82,7 +82,11 @@ void draw_bottom_axis(Svg& svg, const Frame& frame, const Scale& scale,
     const double x = scale(tick.value);
     if (grid) svg.line({x, frame.top}, {x, frame.bottom}, "grid");
     svg.line({x, frame.bottom}, {x, frame.bottom + 5}, "axis");
-    svg.text({x, frame.bottom + 23}, Anchor::middle, "", tick.label);
+    // In the large letters of a narrow picture, too, the last label must not leave it.
+    const double edge = frame.right + 14;
+    const bool fits = x + static_cast<double>(tick.label.size()) * 6 <= edge;
+    svg.text({fits ? x : edge, frame.bottom + 23}, fits ? Anchor::middle : Anchor::end, "",
+             tick.label);
   }
   svg.line({frame.left, frame.bottom}, {frame.right, frame.bottom}, "axis");
   if (!title.empty()) svg.text({frame.right, frame.bottom + 46}, Anchor::end, "", title);

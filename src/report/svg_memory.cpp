@@ -63,12 +63,15 @@ void draw_bands(Svg& svg, const Frame& frame, const MemoryView& view,
   }
 }
 
-// A name stands right of its line, or of the name before it.
+// A name stands right of its line, or of the name before it. What ends as soon as it began has
+// none.
 void draw_marks(Svg& svg, const Frame& frame, const MemoryView& view, const Scale& x) {
   double free = frame.left;
-  for (const TimelineMark& mark : view.marks) {
-    if (mark.name == "start" || mark.name == "stop") continue;
+  for (std::size_t i = 0; i < view.marks.size(); ++i) {
+    const TimelineMark& mark = view.marks[i];
     const double at = x(mark.ms);
+    const double end = i + 1 < view.marks.size() ? x(view.marks[i + 1].ms) : at;
+    if (mark.name == "start" || end - at < 4) continue;
     svg.line({at, frame.top - 18}, {at, frame.bottom}, "mark");
     const std::string name = printable(mark.name);
     const double width = static_cast<double>(display_width(name)) * 10;
