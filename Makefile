@@ -6,7 +6,7 @@ JOBS        ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup configure build demo test stress fuzz bench peers classic format lint clean help
+.PHONY: setup configure build demo test test-report stress fuzz bench peers classic format lint clean help
 
 setup: ## install what is missing: packages, LibTorch
 	@scripts/setup.sh
@@ -27,6 +27,10 @@ demo: configure ## plain and checkpointed training, side by side
 test: build ## all tests
 	@ctest --test-dir $(BUILD_DIR) --output-on-failure --parallel $(JOBS) \
 	  --output-log $(BUILD_DIR)/ctest.log
+
+test-report: configure ## reports of the command, opened in headless Chromium (installed where that can be)
+	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target reprise_command
+	@python3 scripts/test_report.py --build $(BUILD_DIR)
 
 REGIONS ?= 2000
 stress: setup ## random nested regions under sanitizers: address and undefined, then thread

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <cstdlib>
 #include <regex>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <sys/wait.h>
 
+#include "tests/run_command.h"
 #include "tests/temp_folder.h"
 
 // The built command, run as a process: results, exit codes, and one clear line for each mistake.
@@ -20,25 +19,11 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
+using tests::Outcome;
 using tests::TempFolder;
 
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-// `arguments` are words for the shell; `environment` is such as "NAME=value".
 Outcome run(const std::string& arguments, const std::string& environment = "") {
-  const TempFolder folder;
-  const std::string line = environment + " '" + REPRISE_COMMAND + "' " + arguments + " >'" +
-                           folder.path("out") + "' 2>'" + folder.path("err") + "' </dev/null";
-  const int status = std::system(line.c_str());
-  Outcome outcome;
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  outcome.out = tests::read_file(folder.path("out"));
-  outcome.err = tests::read_file(folder.path("err"));
-  return outcome;
+  return tests::run_command(REPRISE_COMMAND, arguments, environment);
 }
 
 struct Mistake {

@@ -6,22 +6,20 @@
 namespace reprise::workloads {
 namespace {
 
-// Forward and backward pass, in as many parts as the strategy asks for.
 void run_passes(Workload& workload, const Strategy& strategy, const Batch& batch,
-                PartsOptions options = {}) {
+                const PartsOptions& options) {
   workload.module().zero_grad(/*set_to_none=*/true);
   torch::manual_seed(workload.step_seed(0));
-  options.parts = parts_of(strategy);
-  options.outputs = options.parts == 1;
   run_in_parts(workload, strategy, batch, options);
 }
 
 // So that moments and other state stand where they stand in every step but the first.
 std::unique_ptr<torch::optim::Optimizer> warm_optimizer(Workload& workload,
                                                         const Strategy& strategy,
-                                                        const Batch& batch) {
+                                                        const PartsOptions& parts) {
   auto optimizer = workload.make_optimizer();
-  run_passes(workload, strategy, batch);
+  const Batch batch = workload.batch(0);
+  run_passes(workload, strategy, batch, parts);
   optimizer->step();
   return optimizer;
 }
@@ -33,29 +31,31 @@ void clear_gradients(Workload& workload, Batch& batch) {
 
 }  // namespace
 
-Timeline record_step(Workload& workload, const Strategy& strategy, StepKind kind) {
-  Batch batch = workload.batch(0);
-  std::unique_ptr<torch::optim::Optimizer> optimizer;
-  if (kind == StepKind::training) optimizer = warm_optimizer(workload, strategy, batch);
-  clear_gradients(workload, batch);
+// The batch is made under the ledger, which so learns of the data that it is made from.
+Timeline record_step(Workload& workload, const Strategy& strategy, StepKind kind,
+                     std::optional<int64_t> parts) {
   workload.prepare(strategy);
+  PartsOptions passes;
+  passes.parts = parts.value_or(parts_of(strategy));
+  passes.outputs = passes.parts == 1;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  if (kind == StepKind::training) optimizer = warm_optimizer(workload, strategy, passes);
+  workload.module().zero_grad(/*set_to_none=*/true);
   LedgerOptions options;
-  options.module(workload.module()).input(batch.input).device(workload.device());
-  if (batch.target.defined()) options.input(batch.target);
+  options.module(workload.module()).device(workload.device());
   if (optimizer) options.optimizer(*optimizer);
 
   Ledger ledger(options);
-  {
-    PartsOptions marks;
-    marks.on_begin = [&] { ledger.mark("forward"); };
-    marks.on_forward = [&] { ledger.mark("backward"); };
-    run_passes(workload, strategy, batch, marks);
-    if (optimizer) {
-      ledger.mark("optimizer");
-      optimizer->step();
-    }
-    synchronize(workload.device());
+  ledger.mark("data");
+  Batch batch = workload.batch(0);
+  passes.on_begin = [&] { ledger.mark("forward"); };
+  passes.on_forward = [&] { ledger.mark("backward"); };
+  run_passes(workload, strategy, batch, passes);
+  if (optimizer) {
+    ledger.mark("optimizer");
+    optimizer->step();
   }
+  synchronize(workload.device());
   Timeline timeline = ledger.stop();
   clear_gradients(workload, batch);
   return timeline;

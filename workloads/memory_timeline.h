@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include <reprise/ledger.h>
 
 #include "workloads/workload.h"
@@ -15,7 +18,9 @@ enum class StepKind {
   training,   ///< with the optimizer, whose state is there before. Changes the weights
 };
 
-/// Gradients are none before and after. Throws UsageError as Ledger does.
-Timeline record_step(Workload& workload, const Strategy& strategy, StepKind kind);
+/// Gradients are none before and after. The batch is taken in `parts`, by default as the strategy
+/// says. Throws UsageError as Ledger does.
+Timeline record_step(Workload& workload, const Strategy& strategy, StepKind kind,
+                     std::optional<int64_t> parts = std::nullopt);
 
 }  // namespace reprise::workloads

@@ -43,25 +43,25 @@ struct CurveSeries {
 
 /// Values along a line: the loss over steps, the peak over numbers of segments.
 struct Curve {
-  std::string title;
-  std::string x_title;
-  std::string y_title;
+  std::string title = {};
+  std::string x_title = {};
+  std::string y_title = {};
   Unit x_unit = Unit::number;
   Unit y_unit = Unit::number;
-  std::vector<CurveSeries> series;
+  std::vector<CurveSeries> series = {};
 };
 
 /// What a report shows. Each part may be missing; those that are there come in this order.
 struct Report {
-  std::string title;    ///< also that of the browser's window
-  std::string command;  ///< the command line that made it
-  std::optional<Comparison> comparison;
-  std::optional<Training> training;
-  std::vector<Curve> curves;
-  std::vector<NamedTimeline> timelines;  ///< all on the same axes
-  std::optional<Profile> profile;
-  std::vector<std::string> notes;
-  std::vector<Fact> machine;
+  std::string title = {};    ///< also that of the browser's window
+  std::string command = {};  ///< the command line that made it
+  std::optional<Comparison> comparison = {};
+  std::optional<Training> training = {};
+  std::vector<Curve> curves = {};
+  std::vector<NamedTimeline> timelines = {};  ///< all on the same axes
+  std::optional<Profile> profile = {};
+  std::vector<std::string> notes = {};
+  std::vector<Fact> machine = {};
 };
 
 /// What this machine is: CPU, cores, memory, system, instruction set, the date and time. What the

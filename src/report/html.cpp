@@ -72,7 +72,7 @@ std::string_view page_style() {
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif}
-main{max-width:1080px;margin:0 auto;padding:24px 16px 48px}
+main{max-width:1140px;margin:0 auto;padding:24px 16px 48px}
 h1{font-size:1.7rem;line-height:1.25;margin:0 0 4px;overflow-wrap:anywhere}
 h2{font-size:1.2rem;margin:0 0 4px}
 h3{font-size:1rem;margin:0;overflow-wrap:anywhere}
@@ -121,8 +121,11 @@ white-space:pre-wrap;margin:8px 0}
 @media print{:root{color-scheme:light;--page:#fff;--card:#fff;--ink:#000;--soft:#444;--line:#bbb;
 --accent:#0072b2;--good:#00513b;--bad:#8f3000}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}
-body{font-size:10.5pt}main{max-width:none;padding:0}
-section,.card{border-color:#ccc;border-radius:0}
+body{font-size:10pt}main{max-width:none;padding:0 1px}
+section{border-width:1px 0 0;border-radius:0;padding:8pt 0;margin-top:10pt}
+.cards{grid-template-columns:repeat(4,1fr);gap:6pt;margin-top:8pt}.card{padding:4pt 6pt}
+.card dd{font-size:12pt}figure svg{max-height:8cm}
+details::details-content{content-visibility:visible;display:block}
 figure,.card,tr,h2,h3{break-inside:avoid}h2,h3,figcaption{break-after:avoid}
 .scroll{overflow:visible}table{font-size:8pt}th,td{padding:3px 5px}}
 )css";

@@ -104,8 +104,12 @@ Html cards_of(const Comparison& comparison) {
     cards += card("least memory", ratio(least.memory_ratio, 2),
                   least.strategy + ", at " + ratio(least.time_ratio, 2) + " the time");
   }
+  const bool all_exact = std::all_of(comparison.rows.begin(), comparison.rows.end(),
+                                     [](const StrategyRow& row) { return row.exact; });
   cards += card("gradients", identical ? "bit-identical" : "differ",
-                identical ? "in every strategy and step" : "see the table");
+                !identical  ? "see the table"
+                : all_exact ? "in every strategy and step"
+                            : "in every strategy that promises it");
   cards += card("parameters", format_count(comparison.parameters), "");
   return cards;
 }
@@ -115,7 +119,8 @@ Html sections_of(const Comparison& comparison) {
       element(
           "p", "soft",
           "Each mark is a strategy: the further down the less memory, the further left the less "
-          "time. Plain, the diamond, is 1\u00D7 on both axes.") +
+          "time. Plain, the diamond, is 1\u00D7 on both axes. A bar through a mark is the 95 % "
+          "confidence interval of the time ratio.") +
       element("figure", "", Html{draw_time_memory(comparison).inline_text()});
   const Html table =
       element(

@@ -14,16 +14,19 @@ namespace {
 constexpr std::size_t kShownGroups = 15;
 
 Html swatch(Category category) {
-  return {"<svg class=\"swatch\" viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect width=\"14\" height=\"14\" rx=\"3\" "
-          "class=\"" +
-          category_style(category) + "\"/></svg>"};
+  return {
+      "<svg class=\"swatch\" viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect width=\"14\" "
+      "height=\"14\" rx=\"3\" "
+      "class=\"" +
+      category_style(category) + "\"/></svg>"};
 }
 
-Html legend(const MemoryView& view, const std::vector<Category>& categories) {
+Html legend(const MemoryView& view) {
   Html items;
-  for (const Category category : categories) {
-    items += element("li", "", swatch(category) + text(std::string(name_of(category)) + " ") +
-                                   element("b", "", format_bytes(view.peak.bytes[category])));
+  for (const Category category : categories_of({view})) {
+    items += element("li", "",
+                     swatch(category) + text(std::string(name_of(category)) + " ") +
+                         element("b", "", format_bytes(view.peak.bytes[category])));
   }
   return element("ul", "legend", items);
 }
@@ -43,11 +46,10 @@ Html alive(const MemoryView& view) {
   for (std::size_t i = 0; i < shown; ++i) {
     const PeakGroup& group = view.groups[i];
     const double share = static_cast<double>(group.bytes) / total;
-    table.add_row({swatch(group.category) + text(name_of(group.category)),
-                   text(format_bytes(group.bytes)),
-                   text(short_number(share * 100) + " %") + bar(share),
-                   text(format_count(group.blocks)), text(or_dash(group.op)),
-                   text(or_dash(group.module))});
+    table.add_row(
+        {swatch(group.category) + text(name_of(group.category)), text(format_bytes(group.bytes)),
+         text(short_number(share * 100) + " %") + bar(share), text(format_count(group.blocks)),
+         text(or_dash(group.op)), text(or_dash(group.module))});
   }
   int64_t bytes = 0;
   int64_t blocks = 0;
@@ -56,27 +58,28 @@ Html alive(const MemoryView& view) {
     blocks += view.groups[i].blocks;
   }
   if (blocks > 0) {
-    table.add_row({text(format_count(static_cast<int64_t>(view.groups.size() - shown)) +
-                        " smaller kinds"),
-                   text(format_bytes(bytes)),
-                   text(short_number(static_cast<double>(bytes) / total * 100) + " %"),
-                   text(format_count(blocks)), text(""), text("")});
+    table.add_row(
+        {text(format_count(static_cast<int64_t>(view.groups.size() - shown)) + " smaller kinds"),
+         text(format_bytes(bytes)),
+         text(short_number(static_cast<double>(bytes) / total * 100) + " %"),
+         text(format_count(blocks)), text(""), text("")});
   }
   return table.html();
 }
 
 Html figure(const NamedTimeline& named, const MemoryView& view, const MemoryLimits& limits,
-            const std::vector<Category>& categories, bool open) {
+            bool open) {
   const int64_t peak = view.peak.bytes.total();
-  const std::string caption = "Peak " + format_bytes(peak) + " after " +
-                              format_milliseconds(view.peak.ms) + ", " +
-                              format_bytes(peak - view.base) + " above what was there before.";
-  const Html table = element("summary", "", "What is alive at the peak, largest first") + alive(view);
+  const std::string caption =
+      "Peak " + format_bytes(peak) + " after " + format_milliseconds(view.peak.ms) + ", " +
+      format_bytes(peak - view.base) + " above what was there before the forward pass.";
+  const Html table =
+      element("summary", "", "What is alive at the peak, largest first") + alive(view);
   const Html details{(open ? "<details open>" : "<details>") + table.markup + "</details>\n"};
   return element("figure", "",
                  element("h3", "", named.name) + element("figcaption", "", caption) +
-                     Html{draw_memory(named.name, view, limits).inline_text()} +
-                     legend(view, categories) + details);
+                     Html{draw_memory(named.name, view, limits).inline_text()} + legend(view) +
+                     details);
 }
 
 }  // namespace
@@ -85,13 +88,13 @@ Html section_of(const std::vector<NamedTimeline>& timelines) {
   std::vector<MemoryView> views;
   for (const NamedTimeline& each : timelines) views.push_back(view_of(each.timeline));
   const MemoryLimits limits = limits_of(views);
-  const std::vector<Category> categories = categories_of(views);
   Html figures;
   for (std::size_t i = 0; i < views.size(); ++i) {
-    figures += figure(timelines[i], views[i], limits, categories, /*open=*/i == 0);
+    figures += figure(timelines[i], views[i], limits, /*open=*/i == 0);
   }
   const std::string several =
-      views.size() > 1 ? " All pictures have the same axes, so that they compare as they look." : "";
+      views.size() > 1 ? " All pictures have the same axes, so that they compare as they look."
+                       : "";
   return section(
       "Memory over time",
       element("p", "soft",

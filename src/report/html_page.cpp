@@ -82,9 +82,7 @@ std::string to_svg(const Comparison& comparison) {
   return detail::draw_time_memory(comparison).file_text();
 }
 
-std::string to_svg(const Training& training) {
-  return to_svg(detail::loss_curve(training));
-}
+std::string to_svg(const Training& training) { return to_svg(detail::loss_curve(training)); }
 
 std::string to_svg(const std::vector<NamedTimeline>& timelines) {
   std::vector<std::string> names;

@@ -37,9 +37,12 @@ std::string bytes(int64_t count) { return count == 0 ? "\u2013" : format_bytes(c
 std::string class_name(const std::optional<LayerClass>& layer_class) {
   if (!layer_class) return "";
   switch (*layer_class) {
-    case LayerClass::compute_heavy: return "compute";
-    case LayerClass::activation_heavy: return "activations";
-    case LayerClass::light: break;
+    case LayerClass::compute_heavy:
+      return "compute";
+    case LayerClass::activation_heavy:
+      return "activations";
+    case LayerClass::light:
+      break;
   }
   return "light";
 }
@@ -74,8 +77,9 @@ Html section_of(const Profile& profile) {
   using Kind = HtmlTable::Kind;
   std::vector<HtmlTable::Column> columns = {{"module", Kind::words}};
   if (!profile.meta) columns.insert(columns.end(), {{"forward"}, {"backward"}, {"time"}});
-  columns.insert(columns.end(), {{"saved"}, {"of all"}, {"output"}, {"FLOPs"}, {"parameters"},
-                                 {"class", Kind::words}});
+  columns.insert(
+      columns.end(),
+      {{"saved"}, {"of all"}, {"output"}, {"FLOPs"}, {"parameters"}, {"class", Kind::words}});
   HtmlTable table(columns);
   const int64_t depth = shown_depth(profile);
   std::size_t left_out = 0;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
 #include "report/html_parts.h"
 #include "report/markup.h"
 #include "report/pictures.h"
+#include "report/tables.h"
 #include "report/thin.h"
 
 // The part of a page that shows a training run.
@@ -39,25 +44,61 @@ Html log_of(const Training& training) {
   return element("details", "", element("summary", "", "Logged steps") + table.html());
 }
 
+// What else was asked of the run.
+std::string settings(const Training& training) {
+  std::string text = "seed " + std::to_string(training.seed);
+  if (training.accumulate > 1) text += ", batch in " + format_count(training.accumulate) + " parts";
+  if (!training.autocast.empty()) text += ", autocast " + training.autocast;
+  if (training.first_step > 1) text += ", resumed at step " + format_count(training.first_step);
+  return text;
+}
+
+// How it went on, and what the model has made.
+Html outcome_of(const Training& training) {
+  Html content;
+  if (training.interrupted) {
+    content += element("p", "bad", "The run was interrupted before its end.");
+  }
+  for (const std::string& warning : training.warnings) content += element("p", "bad", warning);
+  if (training.skipped_steps > 0) {
+    content += element("p", "",
+                       format_count(training.skipped_steps) +
+                           " steps were left out because a gradient was not finite.");
+  }
+  Html sections;
+  if (!content.markup.empty()) sections += section("Warnings", content);
+  if (training.sample.empty()) return sections;
+  Html lines;
+  std::string_view rest = training.sample;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    lines += text(rest.substr(0, end)) + Html{"\n"};
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return sections + section("Made by the trained model", element("code", "", lines));
+}
+
 }  // namespace
 
 Html cards_of(const Training& training) {
-  Html cards = card("strategy", training.strategy, "");
-  cards += card("loss", significant(training.loss),
-                "after " + format_count(training.steps) +
-                    (training.steps == 1 ? " step" : " steps"));
+  Html cards = card("strategy", training.strategy, settings(training));
+  cards +=
+      card("loss", significant(training.loss),
+           "after " + format_count(training.steps) + (training.steps == 1 ? " step" : " steps"));
   if (training.quality) {
-    cards += card(training.quality_name, significant(*training.quality), "");
+    cards += card(training.quality_name, quality_text(training.quality, training.quality_unit), "");
   }
   cards += card("largest peak", format_bytes(training.total_peak_bytes),
                 format_bytes(training.peak_bytes) + " above base");
-  cards += card("time", format_milliseconds(training.seconds * 1000), "all steps together");
+  cards += card("time", format_milliseconds(training.seconds * 1000),
+                format_count(std::llround(training.samples_per_second)) + " samples/s");
   cards += card("parameters", format_count(training.parameters), "");
   return cards;
 }
 
 Curve loss_curve(const Training& training) {
-  return curve_of(training, "loss", Unit::number, [](const TrainingStep& step) { return step.loss; });
+  return curve_of(training, "loss", Unit::number,
+                  [](const TrainingStep& step) { return step.loss; });
 }
 
 Html sections_of(const Training& training) {
@@ -67,7 +108,8 @@ Html sections_of(const Training& training) {
   return section("Loss", figure(loss_curve(training))) +
          section("Peak memory of each step",
                  element("p", "soft", "All live bytes, the base included.") + figure(peaks) +
-                     log_of(training));
+                     log_of(training)) +
+         outcome_of(training);
 }
 
 Html section_of(const Curve& curve) {

@@ -2,13 +2,14 @@
 #include <array>
 #include <ctime>
 #include <fstream>
-#include <sys/utsname.h>
 #include <thread>
 #include <unistd.h>
 
 #include <reprise/html_report.h>
 
 #include <ATen/Version.h>
+
+#include <sys/utsname.h>
 
 // What a report says of the machine.
 
@@ -42,8 +43,7 @@ std::string now() {
   std::tm parts = {};
   std::array<char, 32> text;
   if (::gmtime_r(&seconds, &parts) == nullptr) return "";
-  const std::size_t length =
-      std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M UTC", &parts);
+  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M UTC", &parts);
   return {text.data(), length};
 }
 

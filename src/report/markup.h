@@ -13,11 +13,12 @@ namespace reprise::detail {
 /// characters, become U+FFFD.
 std::string escape(std::string_view text);
 
-/// With `decimals` digits after the point, never in another locale's way. "inf" and "nan" are those.
+/// With `decimals` digits after the point, never in another locale's way. "inf" and "nan" are
+/// those.
 std::string fixed_number(double value, int decimals);
 
-/// The same without the zeros that say nothing. What is not finite becomes 0: a picture has no place
-/// for it.
+/// The same without the zeros that say nothing. What is not finite becomes 0: a picture has no
+/// place for it.
 std::string short_number(double value, int decimals = 1);
 
 /// Six significant digits, "1e-12" where that is shorter.

@@ -2,7 +2,6 @@
 #include "report/memory_view.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <tuple>
 
@@ -20,16 +19,16 @@ double end_of(const Timeline& timeline) {
   return end;
 }
 
-// "layers.3.ffn" becomes "layers.*.ffn".
+// "layers.3.ffn" becomes "layers.*.ffn", and "block3.ffn1" becomes "block*.ffn1": a number that
+// ends a part counts layers, but in the last part it may tell a layer's own parts from each other.
 std::string without_numbers(const std::string& path) {
   std::string kind;
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find('.', begin), path.size());
     const std::string part = path.substr(begin, end - begin);
-    const bool number = !part.empty() && std::all_of(part.begin(), part.end(), [](char each) {
-      return std::isdigit(static_cast<unsigned char>(each)) != 0;
-    });
-    kind += (begin == 0 ? "" : ".") + (number ? "*" : part);
+    const std::size_t word = part.find_last_not_of("0123456789") + 1;  // 0: a number all through
+    const bool numbered = word < part.size() && (word == 0 || end < path.size());
+    kind += (begin == 0 ? "" : ".") + (numbered ? part.substr(0, word) + "*" : part);
     begin = end + 1;
   }
   return kind;
@@ -54,12 +53,21 @@ std::vector<PeakGroup> groups_of(const Timeline& timeline, int64_t event) {
   return groups;
 }
 
+// What the data of a step needs belongs to its base.
+int64_t base_of(const Timeline& timeline) {
+  const auto forward =
+      std::find_if(timeline.marks.begin(), timeline.marks.end(),
+                   [](const TimelineMark& mark) { return mark.name == "forward"; });
+  const int64_t event = forward == timeline.marks.end() ? -1 : forward->event - 1;
+  return timeline.at(event).total();
+}
+
 }  // namespace
 
 const std::vector<Category>& stack_order() {
   static const auto& order = *new std::vector<Category>{
-      Category::parameters, Category::optimizer_state, Category::buffers,     Category::inputs,
-      Category::gradients,  Category::saved,           Category::offloaded,   Category::replayed,
+      Category::parameters, Category::optimizer_state, Category::buffers,   Category::inputs,
+      Category::gradients,  Category::saved,           Category::offloaded, Category::replayed,
       Category::other,      Category::temporaries};
   return order;
 }
@@ -93,7 +101,7 @@ MemoryView view_of(const Timeline& timeline) {
   MemoryView view;
   view.end_ms = end_of(timeline);
   view.peak = {ms_at(timeline, static_cast<std::size_t>(event + 1)), timeline.at(event)};
-  view.base = timeline.at(-1).total();
+  view.base = base_of(timeline);
   view.samples = thinned(timeline, view.end_ms);
   view.marks = timeline.marks;
   view.groups = groups_of(timeline, event);

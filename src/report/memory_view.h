@@ -28,7 +28,7 @@ struct PeakGroup {
 struct MemoryView {
   double end_ms = 0;
   MemorySample peak;
-  int64_t base = 0;  ///< live bytes at the beginning
+  int64_t base = 0;  ///< live bytes before the first mark "forward"; without one, at the beginning
   std::vector<MemorySample> samples;
   std::vector<TimelineMark> marks;
   std::vector<PeakGroup> groups;  ///< largest first

@@ -23,7 +23,9 @@ void Pickle::word(uint32_t value) {
 }
 
 void Pickle::integer(int64_t value) {
-  if (value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max()) {
+  if (value >= 0 && value < 256) return numbered('K', 'J', static_cast<uint32_t>(value));
+  if (value >= std::numeric_limits<int32_t>::min() &&
+      value <= std::numeric_limits<int32_t>::max()) {
     bytes_ += 'J';
     word(static_cast<uint32_t>(value));
     return;
@@ -47,16 +49,23 @@ void Pickle::text(std::string_view value) {
   entry->second = remember();
 }
 
+// A number that fits one byte has opcodes of its own.
+void Pickle::numbered(char short_form, char long_form, uint32_t number) {
+  const bool fits = number < 256;
+  bytes_ += fits ? short_form : long_form;
+  if (fits) {
+    bytes_ += static_cast<char>(number);
+  } else {
+    word(number);
+  }
+}
+
 uint32_t Pickle::remember() {
-  bytes_ += 'r';
-  word(remembered_);
+  numbered('q', 'r', remembered_);
   return remembered_++;
 }
 
-void Pickle::refer(uint32_t number) {
-  bytes_ += 'j';
-  word(number);
-}
+void Pickle::refer(uint32_t number) { numbered('h', 'j', number); }
 
 std::string Pickle::str() const { return bytes_ + "."; }
 

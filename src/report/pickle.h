@@ -36,6 +36,7 @@ class Pickle {
 
  private:
   void word(uint32_t value);
+  void numbered(char short_form, char long_form, uint32_t number);
 
   std::string bytes_;
   uint32_t remembered_ = 0;

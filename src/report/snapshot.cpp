@@ -168,8 +168,7 @@ class DeviceWriter {
     number("addr", 0);
     number("size", 0);
     number("stream", 0);
-    number("time_us",
-           timeline_.marks.empty() ? 0 : std::llround(timeline_.marks.back().ms * 1000));
+    number("time_us", timeline_.marks.empty() ? 0 : std::llround(timeline_.marks.back().ms * 1000));
     word("category", "unknown");
     no_frames();
     pickle_.end_dict();

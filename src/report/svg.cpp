@@ -58,8 +58,8 @@ void Svg::path(const std::string& data, std::string_view style, std::string_view
 void Svg::marker(Point at, int shape, std::string_view style, std::string_view tooltip) {
   if (shape == 0) {
     body_ += with_title(
-        "circle",
-        attribute("cx", at.x) + attribute("cy", at.y) + " r=\"6\"" + class_of(style), tooltip);
+        "circle", attribute("cx", at.x) + attribute("cy", at.y) + " r=\"6\"" + class_of(style),
+        tooltip);
     return;
   }
   path("M" + short_number(at.x) + " " + short_number(at.y - 9) + "l9 9l-9 9l-9 -9z", style,
@@ -70,7 +70,8 @@ std::string Svg::inline_text() const { return "<svg " + open_ + body_ + "</svg>\
 
 std::string Svg::file_text() const {
   return "<svg xmlns=\"http://www.w3.org/2000/svg\" " + open_ + "<style>\n" +
-         std::string(picture_style()) + "</style>\n" + body_ + "</svg>\n";
+         std::string(picture_style()) +
+         "</style>\n<rect width=\"100%\" height=\"100%\" class=\"ground\"/>\n" + body_ + "</svg>\n";
 }
 
 // The bands take the colours of Okabe and Ito, which people of all kinds of colour vision tell
@@ -94,6 +95,7 @@ svg .peak{stroke:var(--ink);stroke-width:1.5;stroke-dasharray:5 4;fill:none}
 svg .peakdot{fill:var(--ink);stroke:var(--ground);stroke-width:2}
 svg .band{stroke:var(--ground);stroke-width:.6}
 svg .dot{fill:var(--series,var(--accent));stroke:var(--ground);stroke-width:1.5}
+svg .interval{stroke:var(--accent);stroke-width:3;stroke-opacity:.4;stroke-linecap:round}
 svg .bad{fill:#d55e00}
 svg .plain{fill:var(--ink);stroke:var(--ground);stroke-width:1.5}
 svg .curve{fill:none;stroke:var(--series);stroke-width:2;stroke-linejoin:round}

@@ -5,7 +5,8 @@
 #include <string_view>
 
 // A small writer of SVG. Shapes go in, in units of the view box; the text of one <svg> element
-// comes out. Colours are classes, so that a page or the picture itself sets them for light and dark.
+// comes out. Colours are classes, so that a page or the picture itself sets them for light and
+// dark.
 
 namespace reprise::detail {
 
@@ -34,7 +35,7 @@ class Svg {
   /// For a page, which brings the style sheet.
   std::string inline_text() const;
 
-  /// A file of its own, with picture_style() inside.
+  /// A file of its own, with picture_style() and a ground inside.
   std::string file_text() const;
 
  private:

@@ -10,13 +10,13 @@
 namespace reprise::detail {
 namespace {
 
-// 1, 2 or 5 times a power of ten.
+// The nearest that is 1, 2 or 5 times a power of ten.
 double round_step(double range, int count) {
   const double rough = range / std::max(count, 1);
   if (!(rough > 0) || !std::isfinite(rough)) return 1;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   const double share = rough / power;
-  return power * (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
+  return power * (share < 1.5 ? 1 : share < 3.5 ? 2 : share < 7.5 ? 5 : 10);
 }
 
 int decimals_of(double step) {
@@ -82,7 +82,11 @@ void draw_bottom_axis(Svg& svg, const Frame& frame, const Scale& scale,
     const double x = scale(tick.value);
     if (grid) svg.line({x, frame.top}, {x, frame.bottom}, "grid");
     svg.line({x, frame.bottom}, {x, frame.bottom + 5}, "axis");
-    svg.text({x, frame.bottom + 23}, Anchor::middle, "", tick.label);
+    // In the large letters of a narrow picture, too, the last label must not leave it.
+    const double edge = frame.right + 14;
+    const bool fits = x + static_cast<double>(tick.label.size()) * 6 <= edge;
+    svg.text({fits ? x : edge, frame.bottom + 23}, fits ? Anchor::middle : Anchor::end, "",
+             tick.label);
   }
   svg.line({frame.left, frame.bottom}, {frame.right, frame.bottom}, "axis");
   if (!title.empty()) svg.text({frame.right, frame.bottom + 46}, Anchor::end, "", title);

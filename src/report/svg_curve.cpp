@@ -17,20 +17,28 @@ namespace {
 
 std::vector<Tick> ticks_of(Unit unit, const Scale& scale, int count) {
   switch (unit) {
-    case Unit::bytes: return byte_ticks(scale.low, scale.high, count);
-    case Unit::milliseconds: return time_ticks(scale.low, scale.high, count);
-    case Unit::ratio: return ratio_ticks(scale.low, scale.high, count);
-    case Unit::number: break;
+    case Unit::bytes:
+      return byte_ticks(scale.low, scale.high, count);
+    case Unit::milliseconds:
+      return time_ticks(scale.low, scale.high, count);
+    case Unit::ratio:
+      return ratio_ticks(scale.low, scale.high, count);
+    case Unit::number:
+      break;
   }
   return number_ticks(scale.low, scale.high, count);
 }
 
 std::string text_of(Unit unit, double value) {
   switch (unit) {
-    case Unit::bytes: return format_bytes(std::llround(value));
-    case Unit::milliseconds: return format_milliseconds(value);
-    case Unit::ratio: return short_number(value, 3) + "\u00D7";
-    case Unit::number: break;
+    case Unit::bytes:
+      return format_bytes(std::llround(value));
+    case Unit::milliseconds:
+      return format_milliseconds(value);
+    case Unit::ratio:
+      return short_number(value, 3) + "\u00D7";
+    case Unit::number:
+      break;
   }
   return significant(value);
 }
@@ -47,25 +55,26 @@ struct Range {
   bool empty() const { return low > high; }
 };
 
-std::string description(const Curve& curve) {
-  std::string text = curve.y_title + " against " + curve.x_title + ".";
-  for (const CurveSeries& series : curve.series) {
-    if (series.points.empty()) continue;
-    const CurvePoint& first = series.points.front();
-    const CurvePoint& last = series.points.back();
-    text += " " + (series.name.empty() ? curve.y_title : series.name) + ": from " +
-            text_of(curve.y_unit, first.y) + " at " + text_of(curve.x_unit, first.x) + " to " +
-            text_of(curve.y_unit, last.y) + " at " + text_of(curve.x_unit, last.x) + ".";
-  }
-  return text;
-}
-
 std::vector<CurvePoint> finite(const std::vector<CurvePoint>& points) {
   std::vector<CurvePoint> kept;
   std::copy_if(points.begin(), points.end(), std::back_inserter(kept), [](const CurvePoint& point) {
     return std::isfinite(point.x) && std::isfinite(point.y);
   });
   return kept;
+}
+
+std::string description(const Curve& curve) {
+  std::string text = curve.y_title + " against " + curve.x_title + ".";
+  for (const CurveSeries& series : curve.series) {
+    const std::vector<CurvePoint> points = finite(series.points);
+    if (points.empty()) continue;
+    const CurvePoint& first = points.front();
+    const CurvePoint& last = points.back();
+    text += " " + (series.name.empty() ? curve.y_title : series.name) + ": from " +
+            text_of(curve.y_unit, first.y) + " at " + text_of(curve.x_unit, first.x) + " to " +
+            text_of(curve.y_unit, last.y) + " at " + text_of(curve.x_unit, last.x) + ".";
+  }
+  return text;
 }
 
 std::string path_of(const std::vector<CurvePoint>& points, const Scale& x, const Scale& y) {

@@ -80,8 +80,7 @@ std::vector<PlacedLabel> place_labels(const std::vector<Label>& labels, const Fr
     });
     const Candidate& chosen = free == all.end() ? all.front() : *free;
     taken.push_back(box(chosen));
-    placed.push_back(
-        {{label.at.x + chosen.x, label.at.y + chosen.y}, chosen.anchor, chosen.far});
+    placed.push_back({{label.at.x + chosen.x, label.at.y + chosen.y}, chosen.anchor, chosen.far});
   }
   return placed;
 }

@@ -12,24 +12,36 @@
 namespace reprise::detail {
 namespace {
 
-// One place after the other, each held until the next: the top of a band. Moves that are too small
-// to see are left out.
-std::string steps(const MemoryView& view, const std::vector<double>& tops, const Scale& x,
+// Where each sample begins: where its time is, but far enough from the one before that even the
+// shortest peak can be seen. Samples are as many as there is room for, so that none moves far.
+std::vector<double> places_of(const MemoryView& view, const Scale& x) {
+  constexpr double kNarrowest = 1;
+  std::vector<double> places;
+  for (const MemorySample& sample : view.samples) {
+    const double place = x(sample.ms);
+    places.push_back(places.empty() ? place : std::max(place, places.back() + kNarrowest));
+  }
+  return places;
+}
+
+// The top of a band, from place to place. Moves that are too small to see are left out.
+std::string steps(const std::vector<double>& places, const std::vector<double>& tops, double end,
                   double bottom) {
-  std::string data = "M" + short_number(x(0)) + " " + short_number(bottom);
+  std::string data = "M" + short_number(places.front()) + " " + short_number(bottom);
   std::string drawn;
   for (std::size_t i = 0; i < tops.size(); ++i) {
     const std::string top = short_number(tops[i]);
     if (top == drawn) continue;
-    data += "H" + short_number(x(view.samples[i].ms)) + "V" + top;
+    data += "H" + short_number(places[i]) + "V" + top;
     drawn = top;
   }
-  return data + "H" + short_number(x(view.end_ms)) + "V" + short_number(bottom) + "Z";
+  return data + "H" + short_number(std::max(end, places.back() + 1)) + "V" + short_number(bottom) +
+         "Z";
 }
 
 // The highest band first: each one below covers what is not its neighbour's above.
-void draw_bands(Svg& svg, const Frame& frame, const MemoryView& view, const Scale& x,
-                const Scale& y) {
+void draw_bands(Svg& svg, const Frame& frame, const MemoryView& view,
+                const std::vector<double>& places, double end, const Scale& y) {
   std::vector<int64_t> sums(view.samples.size(), 0);
   std::vector<std::pair<Category, std::string>> bands;
   for (const Category category : stack_order()) {
@@ -41,7 +53,7 @@ void draw_bands(Svg& svg, const Frame& frame, const MemoryView& view, const Scal
       sums[i] += bytes;
       tops.push_back(y(static_cast<double>(sums[i])));
     }
-    if (present) bands.emplace_back(category, steps(view, tops, x, frame.bottom));
+    if (present) bands.emplace_back(category, steps(places, tops, end, frame.bottom));
   }
   for (auto band = bands.rbegin(); band != bands.rend(); ++band) {
     const auto& [category, data] = *band;
@@ -51,25 +63,33 @@ void draw_bands(Svg& svg, const Frame& frame, const MemoryView& view, const Scal
   }
 }
 
-// A name stands where the ones before it leave room.
+// A name stands right of its line, or of the name before it. What ends as soon as it began has
+// none.
 void draw_marks(Svg& svg, const Frame& frame, const MemoryView& view, const Scale& x) {
   double free = frame.left;
-  for (const TimelineMark& mark : view.marks) {
-    if (mark.name == "start" || mark.name == "stop") continue;
+  for (std::size_t i = 0; i < view.marks.size(); ++i) {
+    const TimelineMark& mark = view.marks[i];
     const double at = x(mark.ms);
+    const double end = i + 1 < view.marks.size() ? x(view.marks[i + 1].ms) : at;
+    if (mark.name == "start" || end - at < 4) continue;
     svg.line({at, frame.top - 18}, {at, frame.bottom}, "mark");
     const std::string name = printable(mark.name);
-    const double width = static_cast<double>(display_width(name)) * 9;
-    if (at + 4 < free || at + 4 + width > frame.right + 10) continue;
-    svg.text({at + 4, frame.top - 6}, Anchor::start, "", name);
-    free = at + 4 + width + 8;
+    const double width = static_cast<double>(display_width(name)) * 10;
+    const double begin = std::max(at + 4, free);
+    if (begin > at + 120 || begin + width > kPictureWidth) continue;  // too far, or too long
+    svg.text({begin, frame.top - 6}, Anchor::start, "", name);
+    free = begin + width + 4;
   }
 }
 
-void draw_peak(Svg& svg, const Frame& frame, const MemoryView& view, const Scale& x,
-               const Scale& y) {
+void draw_peak(Svg& svg, const Frame& frame, const MemoryView& view,
+               const std::vector<double>& places, const Scale& y) {
   const int64_t total = view.peak.bytes.total();
-  const Point top{x(view.peak.ms), y(static_cast<double>(total))};
+  const auto sample =
+      std::find_if(view.samples.begin(), view.samples.end(),
+                   [total](const MemorySample& each) { return each.bytes.total() == total; });
+  const double place = places[static_cast<std::size_t>(sample - view.samples.begin())];
+  const Point top{place + 0.5, y(static_cast<double>(total))};
   const std::string words = "peak " + format_bytes(total);
   svg.line(top, {top.x, frame.bottom}, "peak");
   svg.marker(top, 0, "peakdot", words + " after " + format_milliseconds(view.peak.ms));
@@ -79,14 +99,13 @@ void draw_peak(Svg& svg, const Frame& frame, const MemoryView& view, const Scale
 }
 
 std::string description(const std::string& name, const MemoryView& view) {
-  std::string text = "Live bytes of " + name + " over a step of " +
-                     format_milliseconds(view.end_ms) + ". Peak " +
-                     format_bytes(view.peak.bytes.total()) + " after " +
-                     format_milliseconds(view.peak.ms) + ":";
+  std::string text =
+      "Live bytes of " + name + " over a step of " + format_milliseconds(view.end_ms) + ". Peak " +
+      format_bytes(view.peak.bytes.total()) + " after " + format_milliseconds(view.peak.ms) + ":";
   for (const Category category : stack_order()) {
     if (view.peak.bytes[category] == 0) continue;
-    text += " " + std::string(name_of(category)) + " " +
-            format_bytes(view.peak.bytes[category]) + ",";
+    text +=
+        " " + std::string(name_of(category)) + " " + format_bytes(view.peak.bytes[category]) + ",";
   }
   text.back() = '.';
   return text;
@@ -96,10 +115,11 @@ void draw_panel(Svg& svg, const Frame& frame, const MemoryView& view, const Memo
   const Scale x{0, limits.end_ms, frame.left, frame.right};
   const Scale y{0, static_cast<double>(limits.bytes) * 1.1, frame.bottom, frame.top};
   draw_left_axis(svg, frame, y, byte_ticks(0, y.high, 4), "");
-  draw_bands(svg, frame, view, x, y);
+  const std::vector<double> places = places_of(view, x);
+  draw_bands(svg, frame, view, places, x(view.end_ms), y);
   draw_marks(svg, frame, view, x);
   draw_bottom_axis(svg, frame, x, time_ticks(0, x.high, 6), "");
-  draw_peak(svg, frame, view, x, y);
+  draw_peak(svg, frame, view, places, y);
 }
 
 // Swatches and names, in rows as wide as the picture.

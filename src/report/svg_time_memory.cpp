@@ -7,6 +7,7 @@
 #include "report/pictures.h"
 #include "report/svg_axis.h"
 #include "report/svg_labels.h"
+#include "report/tables.h"
 
 // Time against memory: one mark for each strategy.
 
@@ -19,7 +20,8 @@ std::string tooltip(const StrategyRow& row) {
   return row.strategy + ": peak " + format_bytes(row.peak_bytes) + ", " + ratio(row.memory_ratio) +
          " of plain's; step " + format_milliseconds(row.step_ms_median) + ", " +
          ratio(row.time_ratio) + " of plain's" +
-         (row.grads_bit_equal ? "" : "; its gradients differ");
+         (row.time_ratio_low ? ", 95 % interval " + interval_text(row) : "") + "; " +
+         verdict_text(row);
 }
 
 std::string description(const std::vector<StrategyRow>& rows) {
@@ -28,19 +30,31 @@ std::string description(const std::vector<StrategyRow>& rows) {
   return text;
 }
 
+// Plain's 1 is always in it.
 struct Range {
   double low = 1;
   double high = 1;
+  void add(double value) {
+    if (!std::isfinite(value)) return;
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
 };
 
-Range range_of(const std::vector<StrategyRow>& rows, double StrategyRow::*ratio) {
+Range times_of(const std::vector<StrategyRow>& rows) {
   Range range;
   for (const StrategyRow& row : rows) {
-    if (!std::isfinite(row.*ratio)) continue;
-    range.low = std::min(range.low, row.*ratio);
-    range.high = std::max(range.high, row.*ratio);
+    range.add(row.time_ratio);
+    range.add(row.time_ratio_low.value_or(1));
+    range.add(row.time_ratio_high.value_or(1));
   }
   return range;
+}
+
+// Where the time ratio would lie in 95 of 100 comparisons like this.
+void draw_interval(Svg& svg, const StrategyRow& row, const Scale& x, double y) {
+  if (!row.time_ratio_low || !row.time_ratio_high) return;
+  svg.line({x(*row.time_ratio_low), y}, {x(*row.time_ratio_high), y}, "interval");
 }
 
 }  // namespace
@@ -49,15 +63,17 @@ Svg draw_time_memory(const Comparison& comparison) {
   const std::vector<StrategyRow>& rows = comparison.rows;
   Svg svg(kPictureWidth, 440, description(rows));
   const Frame frame{76, 44, 696, 380};
-  const Range times = range_of(rows, &StrategyRow::time_ratio);
+  const Range times = times_of(rows);
   const double spread = std::max(times.high - times.low, 0.05);
   const Scale x{times.low - spread * 0.08, times.high + spread * 0.12, frame.left, frame.right};
-  const double high = range_of(rows, &StrategyRow::memory_ratio).high;
-  const Scale y{0, high * 1.06, frame.bottom, frame.top};
+  Range memory;
+  for (const StrategyRow& row : rows) memory.add(row.memory_ratio);
+  const Scale y{0, memory.high * 1.06, frame.bottom, frame.top};
 
   draw_left_axis(svg, frame, y, ratio_ticks(y.low, y.high, 6),
                  "peak memory of a step, over plain\u2019s");
-  draw_bottom_axis(svg, frame, x, ratio_ticks(x.low, x.high, 6), "time of a step, over plain\u2019s",
+  draw_bottom_axis(svg, frame, x, ratio_ticks(x.low, x.high, 6),
+                   "time of a step, over plain\u2019s",
                    /*grid=*/true);
   svg.line({x(1), frame.top}, {x(1), frame.bottom}, "mark");
   svg.line({frame.left, y(1)}, {frame.right, y(1)}, "mark");
@@ -70,9 +86,10 @@ Svg draw_time_memory(const Comparison& comparison) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (placed[i].far) svg.line(labels[i].at, {placed[i].at.x, placed[i].at.y - 5}, "leader");
   }
+  for (std::size_t i = 0; i < rows.size(); ++i) draw_interval(svg, rows[i], x, labels[i].at.y);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const bool plain = i == 0;
-    const std::string style = plain ? "plain" : rows[i].grads_bit_equal ? "dot" : "dot bad";
+    const std::string style = plain ? "plain" : rows[i].keeps_promise() ? "dot" : "dot bad";
     svg.marker(labels[i].at, plain ? 1 : 0, style, tooltip(rows[i]));
     svg.text(placed[i].at, placed[i].anchor, plain ? "halo strong" : "halo", labels[i].text);
   }

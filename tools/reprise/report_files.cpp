@@ -58,16 +58,17 @@ bool shows_memory(const Options& options) {
 }
 
 struct Subject {
-  std::vector<std::string> strategies = {"plain"};
+  std::vector<std::string> strategies;
   workloads::StepKind kind = workloads::StepKind::gradients;
+  std::optional<int64_t> parts = std::nullopt;  // as each strategy says
 };
 
 Subject subject_of(const Report& report) {
   Subject subject;
   if (report.training) {
-    subject = {{report.training->strategy}, workloads::StepKind::training};
+    subject = {
+        {report.training->strategy}, workloads::StepKind::training, report.training->accumulate};
   } else if (report.comparison) {
-    subject.strategies.clear();
     for (const StrategyRow& row : report.comparison->rows) {
       subject.strategies.push_back(row.strategy);
     }
@@ -80,14 +81,10 @@ std::vector<NamedTimeline> record(workloads::Workload& workload, const Subject& 
   std::vector<NamedTimeline> timelines;
   for (const std::string& text : subject.strategies) {
     line.show("recording memory: " + text);
-    timelines.push_back(
-        {text, workloads::record_step(workload, workloads::parse_strategy(text), subject.kind)});
+    timelines.push_back({text, workloads::record_step(workload, workloads::parse_strategy(text),
+                                                      subject.kind, subject.parts)});
   }
   return timelines;
-}
-
-std::string verb_of(const Report& report) {
-  return report.comparison ? "compare" : report.training ? "train" : "profile";
 }
 
 std::string picture_of(const Report& report) {
@@ -121,12 +118,20 @@ void check_report_files(const Options& options) {
     return true;
   };
   check("--report", {".html", ".htm", ".svg"});
-  const bool timeline = check("--timeline", {".svg"});
-  const bool snapshot = check("--snapshot", {".pickle"});
-  if ((timeline || snapshot) && !on_cpu(options)) {
-    throw UsageError(std::string(timeline ? "--timeline" : "--snapshot") +
-                         ": memory over time is recorded on the CPU only",
-                     "leave it out, or use --device cpu");
+  check("--timeline", {".svg"});
+  check("--snapshot", {".pickle"});
+  if (!on_cpu(options)) refuse_recordings(options, "memory is recorded on the CPU only");
+}
+
+void refuse_recordings(const Options& options, const std::string& reason) {
+  for (const char* option : {"--timeline", "--snapshot"}) {
+    if (!options.text(option)) continue;
+    throw UsageError(reason + ", so that " + option + " has nothing to show", "leave it out");
+  }
+  const auto report = options.text("--report");
+  if (options.verb() == "profile" && report && is_picture(*report)) {
+    throw UsageError(reason + ", so that the picture '" + *report + "' has nothing to show",
+                     "name a file that ends in .html: the report has more than that picture");
   }
 }
 
@@ -135,13 +140,14 @@ void write_reports(const Options& options, workloads::Workload& workload, Report
   const auto timeline = options.text("--timeline");
   const auto snapshot = options.text("--snapshot");
   if (!page && !timeline && !snapshot) return;
-  report.title = "reprise " + verb_of(report) + " " + workload.name();
+  report.title = "reprise " + options.verb() + " " + workload.name();
   report.command = command_line();
   report.machine = describe_machine();
-  const bool needed = shows_memory(options) || !(report.comparison || report.training);
-  if (needed && on_cpu(options)) {
-    report.timelines = record(workload, subject_of(report));
-  } else if (needed) {
+  if (on_cpu(options)) {
+    if (report.timelines.empty() && shows_memory(options)) {
+      report.timelines = record(workload, subject_of(report));
+    }
+  } else {
     report.notes.emplace_back("Memory over time is recorded on the CPU only.");
   }
   if (page) write_file(*page, is_picture(*page) ? picture_of(report) : to_html(report));
