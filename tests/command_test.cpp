@@ -79,6 +79,8 @@ TEST(Command, rejects_unknown_verbs_workloads_options_and_strategies_with_the_ne
            {"compare digits --layers 3", 2, "--layers does nothing"},
            {"train blocks --batch 8 --steps 1 --strategy accumulate:9", 2,
             "8 cannot be taken in 9 parts"},
+           {"train blocks --steps 1 --strategy accumulate:2 --accumulate 2", 2,
+            "both take the batch in parts"},
            {"compare blocks --strategies accumulate:0", 2, "'accumulate:0': expected a whole"},
            {"compare blocks --batch 8 --strategies accumulate:9", 2,
             "8 cannot be taken in 9 parts"},
@@ -259,6 +261,23 @@ TEST(Command, train_prints_the_same_losses_under_both_strategies) {
   const std::string plain = losses("plain");
   EXPECT_EQ(std::count(plain.begin(), plain.end(), '\n'), 5) << plain;
   EXPECT_EQ(losses("checkpoint"), plain);
+}
+
+TEST(Command, train_takes_a_batch_in_parts_by_strategy_or_by_option) {
+  const TempFolder folder;
+  const auto trained = [&](const std::string& arguments) {
+    const Outcome outcome = run("train blocks --width 16 --batch 10 --threads 1 --steps 3 --json " +
+                                folder.path("r") + arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return nlohmann::json::parse(tests::read_file(folder.path("r")));
+  };
+  const auto strategy = trained(" --strategy accumulate:4");
+  const auto option = trained(" --accumulate 4");
+  const auto plain = trained("");
+  EXPECT_EQ(strategy["accumulate"], 4);
+  EXPECT_EQ(strategy["loss"], option["loss"]);
+  EXPECT_EQ(strategy["peak_bytes"], option["peak_bytes"]);
+  EXPECT_LT(strategy["peak_bytes"], plain["peak_bytes"]);
 }
 
 TEST(Command, train_writes_json) {
