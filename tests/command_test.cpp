@@ -266,8 +266,9 @@ TEST(Command, train_prints_the_same_losses_under_both_strategies) {
 TEST(Command, train_takes_a_batch_in_parts_by_strategy_or_by_option) {
   const TempFolder folder;
   const auto trained = [&](const std::string& arguments) {
-    const Outcome outcome = run("train blocks --width 16 --batch 10 --threads 1 --steps 3 --json " +
-                                folder.path("r") + arguments);
+    const Outcome outcome =
+        run("train blocks --width 16 --batch 250 --threads 1 --steps 3 --json " + folder.path("r") +
+            arguments);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return nlohmann::json::parse(tests::read_file(folder.path("r")));
   };
