@@ -157,8 +157,8 @@ def segments(command, there):
     result = command.compare("blocks", "--strategies", SEGMENTED)
     against_rule, operators, left_out = rule_table(result)
     scan = command.compare("blocks", "--segment-scan")
-    body = f"""A layer runs {operators} operators, and a region need not run the last {left_out} of its last layer
-again. `sequential:8` leaves its last segment plain. The rule's time is plain's and that of the replays.
+    body = f"""A layer runs {operators} operators; at the end of a region {left_out} of them need not run again.
+`sequential:8` leaves its last segment plain. The rule's time is plain's and that of the replays.
 
 {against_rule}
 

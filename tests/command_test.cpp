@@ -64,6 +64,8 @@ TEST(Command, rejects_unknown_verbs_workloads_options_and_strategies_with_the_ne
            {"compare digits --layers 3", 2, "--layers does nothing"},
            {"train blocks --batch 8 --steps 1 --strategy accumulate:9", 2,
             "8 cannot be taken in 9 parts"},
+           {"train blocks --steps 1 --strategy accumulate:2 --accumulate 2", 2,
+            "both take the batch in parts"},
            {"compare blocks --strategies accumulate:0", 2, "'accumulate:0': expected a whole"},
            {"compare blocks --batch 8 --strategies accumulate:9", 2,
             "8 cannot be taken in 9 parts"},
@@ -253,11 +255,11 @@ TEST(Command, profile_prints_the_tree_and_the_peak_and_writes_json) {
   const Outcome outcome = run(common + "--steps 2 --saved --json " + folder.path("r.json"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
-  EXPECT_THAT(outcome.out,
-              AllOf(StartsWith("gpt on cpu, LibTorch "), HasSubstr("1 thread, medians of 2 steps"),
-                    HasSubstr("\n  attention1 "), HasSubstr("\nsaved tensor "),
-                    HasSubstr("\nalive at the peak "), HasSubstr("\noptimizer state "),
-                    HasSubstr("resident memory of the process ")));
+  EXPECT_THAT(
+      outcome.out,
+      AllOf(StartsWith("gpt on cpu, LibTorch "), HasSubstr("1 thread, medians of 2 steps"),
+            HasSubstr("\n    1 "), HasSubstr("\nsaved tensor "), HasSubstr("\nalive at the peak "),
+            HasSubstr("\noptimizer state "), HasSubstr("resident memory of the process ")));
   const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));
   EXPECT_EQ(json["kind"], "profile");
   EXPECT_EQ(json["steps"], 2);
@@ -267,7 +269,7 @@ TEST(Command, profile_prints_the_tree_and_the_peak_and_writes_json) {
   const Outcome top = run(common + "--steps 1 --top 2");
   EXPECT_THAT(top.out, ContainsRegex("class\n[^\n]+\n[^\n]+\n\na training step"));
   const Outcome flat = run(common + "--steps 1 --module-depth 0");
-  EXPECT_THAT(flat.out, AllOf(HasSubstr("\n(all) "), Not(HasSubstr("attention1 "))));
+  EXPECT_THAT(flat.out, AllOf(HasSubstr("\n(all) "), Not(HasSubstr("attention "))));
 }
 
 TEST(Command, profile_of_shapes_alone_saves_the_same_bytes) {
@@ -298,6 +300,24 @@ TEST(Command, profile_rejects_what_it_cannot_do) {
        }) {
     expect_rejected(mistake);
   }
+}
+
+TEST(Command, train_takes_a_batch_in_parts_by_strategy_or_by_option) {
+  const TempFolder folder;
+  const auto trained = [&](const std::string& arguments) {
+    const Outcome outcome =
+        run("train blocks --width 16 --batch 250 --threads 1 --steps 3 --json " + folder.path("r") +
+            arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return nlohmann::json::parse(tests::read_file(folder.path("r")));
+  };
+  const auto strategy = trained(" --strategy accumulate:4");
+  const auto option = trained(" --accumulate 4");
+  const auto plain = trained("");
+  EXPECT_EQ(strategy["accumulate"], 4);
+  EXPECT_EQ(strategy["loss"], option["loss"]);
+  EXPECT_EQ(strategy["peak_bytes"], option["peak_bytes"]);
+  EXPECT_LT(strategy["peak_bytes"], plain["peak_bytes"]);
 }
 
 TEST(Command, train_writes_json) {

@@ -345,6 +345,16 @@ std::optional<std::string> part_of(const Strategy& strategy) {
   return only ? std::optional<std::string>(only->name) : std::nullopt;
 }
 
+namespace {
+
+// Whether values belong to "layers.3.ffn". Where they do not, they belong to the module whose
+// parameter was read last: profiles and measured classes look at those, which are finer.
+bool names_layers(const Strategy& strategy) {
+  return !strategy.is_plain() && !needs_classes(strategy);
+}
+
+}  // namespace
+
 at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& parts, int64_t layer,
                      at::Tensor x) {
   const auto only = part_of(strategy);
@@ -354,7 +364,7 @@ at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& par
   };
   for (const LayerPart& part : parts) {
     std::optional<ModuleScope> module;
-    if (!needs_classes(strategy)) module.emplace(part.name);
+    if (names_layers(strategy)) module.emplace(part.name);
     const bool chosen = std::holds_alternative<EachPart>(strategy.kind) || only == part.name;
     x = boundary(chosen ? checkpoint(region(part), part.run, x) : part.run(x), "layer");
   }
@@ -404,13 +414,12 @@ X run_chain(const Strategy& strategy, const std::vector<std::function<X(const X&
     }
     return std::move(x);
   };
-  // The parts are checkpointed by run_parts(), inside the layers. Measured classes belong to
-  // modules finer than layers, whose paths an open ModuleScope would hide.
+  // The parts are checkpointed by run_parts(), inside the layers.
   const auto plainly = [&] {
     for (const auto& layer : layers) x = boundary(layer(x));
     return std::move(x);
   };
-  const auto recorded = [&] { return needs_classes(strategy) ? plainly() : singly(); };
+  const auto recorded = [&] { return names_layers(strategy) ? singly() : plainly(); };
   return std::visit(Overloaded{
                         [&](const BalancedSegments& kind) {
                           return checkpoint_sequential(SequentialOptions().region(strategy.region),
@@ -419,7 +428,7 @@ X run_chain(const Strategy& strategy, const std::vector<std::function<X(const X&
                         [&](const EachBlock&) { return segmented(); },
                         [&](const SizedSegments&) { return segmented(); },
                         [&](const CutAfter&) { return segmented(); },
-                        [&](const Plain&) { return singly(); },
+                        [&](const Plain&) { return plainly(); },
                         [&](const InParts&) { return singly(); },
                         [&](const OnTape&) { return recorded(); },
                         [&](const OnlyPart&) { return plainly(); },
