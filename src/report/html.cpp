@@ -126,7 +126,7 @@ section{border-width:1px 0 0;border-radius:0;padding:8pt 0;margin-top:10pt}
 .cards{grid-template-columns:repeat(4,1fr);gap:6pt;margin-top:8pt}.card{padding:4pt 6pt}
 .card dd{font-size:12pt}figure svg{max-height:8cm}
 details::details-content{content-visibility:visible;display:block}
-figure,.card,tr,h2,h3{break-inside:avoid}h2,h3,figcaption{break-after:avoid}
+svg,.legend,.card,tr,h2,h3{break-inside:avoid}h2,h3,figcaption{break-after:avoid}
 .scroll{overflow:visible}table{font-size:8pt}th,td{padding:3px 5px}}
 )css";
 }

@@ -64,7 +64,8 @@ std::vector<CurvePoint> finite(const std::vector<CurvePoint>& points) {
 }
 
 std::string description(const Curve& curve) {
-  std::string text = curve.y_title + " against " + curve.x_title + ".";
+  std::string text = (curve.title.empty() ? "" : curve.title + ": ") + curve.y_title + " against " +
+                     curve.x_title + ".";
   for (const CurveSeries& series : curve.series) {
     const std::vector<CurvePoint> points = finite(series.points);
     if (points.empty()) continue;
