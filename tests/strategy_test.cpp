@@ -35,7 +35,7 @@ TEST(StrategyGrammar, reads_every_word_and_keeps_what_was_written) {
   for (const char* text :
        {"plain", "checkpoint", "sequential:1", "sequential:12", "segments:5", "layers:10,20,30",
         "layers:4", "layers:0-11", "layers:3-3", "every:2", "every:9223372036854775807",
-        "checkpoint+operators", "segments:5+reentrant+no_rng", "layers:1,2+no_rng"}) {
+        "checkpoint+operators", "segments:5+reentrant+no_rng", "layers:1,2+no_rng", "decoder"}) {
     EXPECT_EQ(parse_strategy(text).text, text);
   }
 }
