@@ -106,6 +106,26 @@ TEST(Command, rejects_numbers_that_are_none_by_the_name_of_the_option) {
   }
 }
 
+TEST(Command, rejects_what_models_of_pictures_and_scripts_cannot_be_or_take) {
+  const TempFolder folder;
+  const std::string text = folder.write("text.pt", "no script");
+  for (const Mistake& mistake : std::vector<Mistake>{
+           {"compare resnet50 --depth 101", 2, "--depth: there is no ResNet of 101"},
+           {"compare resnet50 --batch 1 --size 32", 2, "one picture of 32x32"},
+           {"compare resnet50 --images /nowhere", 2, "cannot read the folder '/nowhere'"},
+           {"compare unet --size 60", 2, "--size 60 cannot be halved"},
+           {"compare unet --size 0", 2, "--size: '0'"},
+           {"compare unet --strategies ffn --size 8", 2, "they have decoder"},
+           {"compare script:/nowhere.pt --input 2x3", 2, "cannot open '/nowhere.pt'"},
+           {"compare script:" + text, 2, "--input is missing"},
+           {"compare script:" + text + " --input 2y3", 2, "--input: '2y3'"},
+           {"compare script:" + text + " --input 2 --loss l1", 2, "--loss: 'l1'"},
+           {"compare script:" + text + " --input 2", 1, "is no TorchScript module"},
+       }) {
+    expect_rejected(mistake);
+  }
+}
+
 TEST(Command, rejects_data_files_that_are_missing_truncated_or_corrupt) {
   const TempFolder folder;
   const std::string whole =

@@ -95,10 +95,11 @@ TEST(ResNet, measures_its_quality_without_a_trace) {
   tests::expect_quality_leaves_no_trace("resnet50", small());
 }
 
+// To know ten classes apart takes longer than a test may; which ten of the thousand there are, not.
 TEST(ResNet, learns) {
   WorkloadOptions options = small();
   options.batch = 8;
-  tests::expect_learns("resnet50", options, 16);
+  tests::expect_learns("resnet50", options, 12, 0.03);
 }
 
 TEST(ResNet, refuses_what_it_cannot_be_or_normalise) {

@@ -50,6 +50,7 @@ TEST(StrategyGrammar, reads_every_word_and_keeps_what_was_written) {
                            "parts+operators",
                            "tape:advised",
                            "tape:classes",
+                           "decoder",
                            "accumulate:1",
                            "accumulate:16"}) {
     EXPECT_EQ(parse_strategy(text).text, text);

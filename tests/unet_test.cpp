@@ -149,7 +149,7 @@ TEST(UNet, learns) {
   options.size = 32;
   options.batch = 4;
   options.learning_rate = 1e-2;
-  tests::expect_learns("unet", options, 60);
+  tests::expect_learns("unet", options, 60, 0.1);
 }
 
 TEST(UNet, refuses_levels_that_its_pictures_do_not_have) {
