@@ -115,9 +115,10 @@ std::optional<Quality> ResNet::quality() {
 
 std::unique_ptr<torch::optim::Optimizer> ResNet::make_optimizer() {
   return std::make_unique<torch::optim::SGD>(
-      model_->parameters(), torch::optim::SGDOptions(options().learning_rate.value_or(0.01))
-                                .momentum(0.9)
-                                .weight_decay(1e-4));
+      model_->parameters(),
+      torch::optim::SGDOptions(options().learning_rate.value_or(kLearningRate))
+          .momentum(0.9)
+          .weight_decay(1e-4));
 }
 
 }  // namespace reprise::workloads
