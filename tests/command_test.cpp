@@ -19,6 +19,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
+using tests::Mistake;
 using tests::Outcome;
 using tests::TempFolder;
 
@@ -26,22 +27,8 @@ Outcome run(const std::string& arguments, const std::string& environment = "") {
   return tests::run_command(REPRISE_COMMAND, arguments, environment);
 }
 
-struct Mistake {
-  std::string arguments;
-  int code;
-  std::string complaint;
-};
-
-// Two lines, "error: ..." and "hint: ...", and nothing on stdout.
 void expect_rejected(const Mistake& mistake, const std::string& environment = "") {
-  SCOPED_TRACE("reprise " + mistake.arguments);
-  const Outcome outcome = run(mistake.arguments, environment);
-  EXPECT_EQ(outcome.code, mistake.code) << outcome.err;
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_THAT(outcome.err, StartsWith("error: "));
-  EXPECT_THAT(outcome.err, HasSubstr(mistake.complaint));
-  EXPECT_THAT(outcome.err, HasSubstr("\nhint: "));
-  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 2) << outcome.err;
+  tests::expect_rejected(REPRISE_COMMAND, mistake, environment);
 }
 
 TEST(Command, rejects_unknown_verbs_workloads_options_and_strategies_with_the_nearest) {

@@ -3,10 +3,13 @@
 #include <map>
 #include <thread>
 
+#include <torch/script.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support.h"
+#include "tests/temp_folder.h"
 #include "workloads/measured_step.h"
 
 // The ledger: its categories add up to the meter at every event, and each block is what it is.
@@ -130,6 +133,37 @@ TEST(Ledger, adds_up_to_the_meter_at_every_event_under_any_strategy) {
       EXPECT_EQ(replayed > 0, std::string(strategy) != "plain");
       EXPECT_EQ(gradients, workload->parameter_count() * 4 +
                                (std::string(name) == "blocks" ? 4 * 16 * 32 * 4 : 0));
+    }
+  }
+}
+
+// With buffers, convolutions, padding, several tensors between layers, a module that is a file.
+TEST(Ledger, leaves_next_to_nothing_unnamed_in_the_other_workloads) {
+  const tests::TempFolder folder;
+  torch::jit::Module module("m");
+  module.register_parameter("weight", torch::rand({64, 64}), /*is_buffer=*/false);
+  module.define("def forward(self, x):\n  return torch.relu(x.matmul(self.weight))\n");
+  module.save(folder.path("m.pt"));
+  workloads::WorkloadOptions text, pictures, script;
+  text.layers = 2;
+  text.width = 32;
+  text.batch = 4;
+  text.context = 32;
+  pictures.size = 32;
+  pictures.batch = 2;
+  script.input = "256x64";
+  for (const auto& [name, options] :
+       std::vector<std::pair<std::string, workloads::WorkloadOptions>>{
+           {"bert", text},
+           {"resnet50", pictures},
+           {"unet", pictures},
+           {"script:" + folder.path("m.pt"), script}}) {
+    for (const char* strategy : {"plain", "checkpoint", "tape:keep_matmuls"}) {
+      SCOPED_TRACE(name + " " + strategy);
+      const auto workload = workloads::make_workload(name, options);
+      const CategoryBytes peak = record(*workload, strategy).timeline.peak();
+      EXPECT_LT(peak[Category::other] * 100, peak.total());
+      EXPECT_EQ(peak[Category::buffers] > 0, name == "resnet50");
     }
   }
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include "tests/temp_folder.h"
@@ -31,6 +34,25 @@ inline Outcome run_command(const std::string& program, const std::string& argume
   outcome.out = read_file(folder.path("out"));
   outcome.err = read_file(folder.path("err"));
   return outcome;
+}
+
+struct Mistake {
+  std::string arguments;
+  int code;
+  std::string complaint;
+};
+
+/// Two lines, "error: ..." and "hint: ...", and nothing on stdout.
+inline void expect_rejected(const std::string& program, const Mistake& mistake,
+                            const std::string& environment = "") {
+  SCOPED_TRACE("reprise " + mistake.arguments);
+  const Outcome outcome = run_command(program, mistake.arguments, environment);
+  EXPECT_EQ(outcome.code, mistake.code) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, ::testing::StartsWith("error: "));
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr(mistake.complaint));
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr("\nhint: "));
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 2) << outcome.err;
 }
 
 }  // namespace reprise::tests

@@ -20,16 +20,11 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using tests::Mistake;
 using tests::Outcome;
 using tests::TempFolder;
 
 Outcome run(const std::string& arguments) { return tests::run_command(REPRISE_COMMAND, arguments); }
-
-struct Mistake {
-  std::string arguments;
-  int code;
-  std::string complaint;
-};
 
 const std::string kSmall =
     "train gpt --layers 1 --width 16 --heads 2 --context 16 --batch 4 --threads 1 ";
@@ -71,12 +66,7 @@ TEST(TrainCommand, refuses_what_it_cannot_do_before_it_trains) {
            {kSmall + "--steps 1 --text " + folder.path("none"), 2, "cannot open"},
            {kSmall + "--steps 1 --report /nowhere/r.html", 2, "No such file"},
        }) {
-    SCOPED_TRACE("reprise " + mistake.arguments);
-    const Outcome outcome = run(mistake.arguments);
-    EXPECT_EQ(outcome.code, mistake.code);
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_THAT(outcome.err, AllOf(HasSubstr(mistake.complaint), HasSubstr("\nhint: ")));
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 2) << outcome.err;
+    tests::expect_rejected(REPRISE_COMMAND, mistake);
   }
 }
 

@@ -3,13 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include <reprise/error.h>
 
 #include "workloads/evaluation.h"
-#include "workloads/schedule.h"
-#include "workloads/transformer.h"
 
 namespace reprise::workloads {
 namespace {
@@ -76,18 +73,12 @@ class BertModel final : public nn::Module {
 };
 
 Bert::Bert(const WorkloadOptions& options)
-    : Workload("bert", options),
-      batch_(options.batch.value_or(16)),
-      context_(options.context.value_or(128)),
-      schedule_(options.schedule.value_or(kScheduleSteps)),
-      text_(load_text(options.text, 16)),
-      training_lines_(line_starts(text_.training, text_.path)),
-      validation_lines_(line_starts(text_.validation, text_.path)),
-      model_(std::make_shared<BertModel>(
-          TransformerSizes{options.layers.value_or(4), options.width.value_or(256),
-                           options.heads.value_or(4), options.dropout.value_or(0.1),
-                           NormPlace::last},
-          context_)) {
+    : LanguageWorkload(
+          "bert", options,
+          {.batch = 16, .weight_decay = 0.01, .least_text = 16, .norm = NormPlace::last}),
+      training_lines_(line_starts(text().training, text().path)),
+      validation_lines_(line_starts(text().validation, text().path)),
+      model_(std::make_shared<BertModel>(sizes(), context())) {
   model_->to(options.device);
 }
 
@@ -97,19 +88,19 @@ nn::Module& Bert::module() { return *model_; }
 
 const std::vector<Layer>& Bert::layers() const { return model_->layers(); }
 
-Batch Bert::masked_lines(const std::string& text, const std::vector<int64_t>& starts,
+Batch Bert::masked_lines(const std::string& part, const std::vector<int64_t>& starts,
                          TextDraws draws) const {
   std::vector<int64_t> words, targets;
   for (const int64_t start : starts) {
     const auto begin = static_cast<std::size_t>(start);
     const std::string line =
-        text.substr(begin, std::min(text.find('\n', begin), text.size()) - begin);
+        part.substr(begin, std::min(part.find('\n', begin), part.size()) - begin);
     bool any = false;
-    for (int64_t i = 0; i < context_; ++i) {
+    for (int64_t i = 0; i < context(); ++i) {
       const bool ended = i >= static_cast<int64_t>(line.size());
       const int64_t byte =
           ended ? kPadding : static_cast<unsigned char>(line[static_cast<std::size_t>(i)]);
-      const bool last = ended ? false : i + 1 == std::min<int64_t>(context_, line.size());
+      const bool last = ended ? false : i + 1 == std::min<int64_t>(context(), line.size());
       // A line without any would have no loss.
       const bool chosen = !ended && (draws.share() < 0.15 || (last && !any));
       any = any || chosen;
@@ -119,18 +110,16 @@ Batch Bert::masked_lines(const std::string& text, const std::vector<int64_t>& st
       targets.push_back(chosen ? byte : kNoTarget);
     }
   }
-  const std::array<int64_t, 2> sizes = {static_cast<int64_t>(starts.size()), context_};
+  const std::array<int64_t, 2> sizes = {static_cast<int64_t>(starts.size()), context()};
   return {torch::tensor(words).view(sizes).to(device()),
           torch::tensor(targets).view(sizes).to(device())};
 }
 
 Batch Bert::batch(int64_t step) {
   TextDraws draws(step_seed(step));
-  std::vector<int64_t> starts;
-  for (int64_t i = 0; i < batch_; ++i) {
-    starts.push_back(training_lines_[draws.below(static_cast<int64_t>(training_lines_.size()))]);
-  }
-  return masked_lines(text_.training, starts, draws);
+  std::vector<int64_t> starts = draw_places(draws, static_cast<int64_t>(training_lines_.size()));
+  for (int64_t& start : starts) start = training_lines_[static_cast<std::size_t>(start)];
+  return masked_lines(text().training, starts, draws);
 }
 
 double Bert::loss_weight(const Batch& batch) const {
@@ -145,30 +134,19 @@ ForwardResult Bert::forward(const Strategy& strategy, const Batch& batch) {
 std::optional<Quality> Bert::quality() {
   constexpr int64_t kLines = 128;  // evenly spaced over the whole part
   const Evaluation evaluation(*model_);
-  const auto last = static_cast<int64_t>(validation_lines_.size()) - 1;
-  const std::vector<int64_t> which = evenly_spaced(last, kLines);
+  std::vector<int64_t> lines =
+      evenly_spaced(static_cast<int64_t>(validation_lines_.size()) - 1, kLines);
+  for (int64_t& line : lines) line = validation_lines_[static_cast<std::size_t>(line)];
   double right = 0, all = 0;
-  for (std::size_t i = 0; i < which.size(); i += static_cast<std::size_t>(batch_)) {
-    std::vector<int64_t> starts;
-    for (std::size_t k = i; k < std::min(which.size(), i + static_cast<std::size_t>(batch_)); ++k) {
-      starts.push_back(validation_lines_[static_cast<std::size_t>(which[k])]);
-    }
-    const Batch batch = masked_lines(text_.validation, starts, TextDraws(i));
+  uint64_t seen = 0;
+  for (const std::vector<int64_t>& starts : in_batches(lines)) {
+    const Batch batch = masked_lines(text().validation, starts, TextDraws(seen));
+    seen += starts.size();
     const Tensor logits = run(parse_strategy("plain"), batch).output;
     right += logits.argmax(-1).eq(batch.target).sum().item<double>();
     all += loss_weight(batch);
   }
   return Quality{"masked bytes told right", right / all, "%"};
-}
-
-std::unique_ptr<torch::optim::Optimizer> Bert::make_optimizer() {
-  return std::make_unique<torch::optim::AdamW>(
-      model_->parameters(),
-      torch::optim::AdamWOptions(options().learning_rate.value_or(1e-3)).weight_decay(0.01));
-}
-
-double Bert::learning_rate_factor(int64_t step) const {
-  return cosine_with_warmup(step, schedule_);
 }
 
 }  // namespace reprise::workloads

@@ -21,7 +21,8 @@ ForwardResult run_in_parts(Workload& workload, const Strategy& strategy, const B
   torch::Tensor loss;
   double total = 0;
   for (const Batch& part : workload.split(batch, options.parts)) {
-    const double weight = workload.loss_weight(part);
+    // A whole batch needs no weight, and to count what it weighs may take an operator.
+    const double weight = options.parts == 1 ? 1 : workload.loss_weight(part);
     if (options.on_begin) options.on_begin();
     const ForwardResult result = workload.run(strategy, part);
     if (options.on_forward) options.on_forward();

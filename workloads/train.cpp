@@ -41,11 +41,7 @@ void require_sense(Workload& workload, const TrainOptions& options) {
                          std::to_string(options.accumulate) + " both take the batch in parts",
                      "give one of them");
   }
-  if (options.accumulate > workload.samples_per_batch()) {
-    throw UsageError("a batch of " + std::to_string(workload.samples_per_batch()) +
-                         " cannot be taken in " + std::to_string(options.accumulate) + " parts",
-                     "give --accumulate a number of at most the batch size");
-  }
+  workload.require_parts(options.accumulate);
   if (options.save_every > 0 && !options.save) {
     throw UsageError("--save-every without --save", "name the file with --save FILE");
   }

@@ -12,6 +12,16 @@
 #include "workloads/words.h"
 
 namespace reprise::workloads {
+namespace {
+
+void require_parts_of(int64_t samples, int64_t parts) {
+  if (parts >= 1 && parts <= samples) return;
+  throw UsageError("a batch of " + std::to_string(samples) + " cannot be taken in " +
+                       std::to_string(parts) + " parts",
+                   "every part needs a sample: use 1 to " + std::to_string(samples));
+}
+
+}  // namespace
 
 Workload::Workload(std::string name, WorkloadOptions options)
     : name_(std::move(name)), options_(std::move(options)) {}
@@ -47,7 +57,7 @@ void Workload::check(const Strategy& strategy) {
   regions_of(strategy);
   policy_of(strategy, layer_count(), [] { return LayerClasses(); });
   require_layer_parts(strategy);
-  if (parts_of(strategy) > 1) split(batch(0), parts_of(strategy));
+  require_parts(parts_of(strategy));
 }
 
 ForwardResult Workload::forward_in_precision(const Strategy& strategy, const Batch& batch) {
@@ -90,13 +100,10 @@ ForwardResult Workload::run(const Strategy& strategy, const Batch& batch) {
   return forward_in_precision(strategy, batch);
 }
 
+void Workload::require_parts(int64_t parts) const { require_parts_of(samples_per_batch(), parts); }
+
 std::vector<Batch> Workload::split(const Batch& batch, int64_t parts) const {
-  const int64_t samples = batch.input.size(0);
-  if (parts < 1 || parts > samples) {
-    throw UsageError("a batch of " + std::to_string(samples) + " cannot be taken in " +
-                         std::to_string(parts) + " parts",
-                     "every part needs a sample: use 1 to " + std::to_string(samples));
-  }
+  require_parts_of(batch.input.size(0), parts);
   if (parts == 1) return {batch};
   const std::vector<torch::Tensor> inputs = batch.input.tensor_split(parts);
   std::vector<torch::Tensor> targets(inputs.size());

@@ -101,6 +101,9 @@ class Workload {
   virtual Batch batch(int64_t step) = 0;
   virtual int64_t samples_per_batch() const = 0;
 
+  /// Throws UsageError for more parts than a step's batch has samples.
+  void require_parts(int64_t parts) const;
+
   /// A batch in parts, along its first dimension; as equal as can be, the larger ones first. Throws
   /// UsageError for more parts than samples.
   std::vector<Batch> split(const Batch& batch, int64_t parts) const;

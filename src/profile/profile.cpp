@@ -13,6 +13,7 @@
 #include <ATen/Parallel.h>
 #include <torch/version.h>
 
+#include "base/median.h"
 #include "policy/module_paths.h"
 #include "profile/module_tree.h"
 #include "profile/step_watch.h"
@@ -22,6 +23,7 @@
 namespace reprise {
 namespace {
 
+using detail::median;
 using detail::StepWatch;
 
 /// Keeps a saved tensor as it is. A copy of the handle without history: the tensor itself may own
@@ -34,12 +36,6 @@ class Kept final : public detail::PackedTensor {
  private:
   at::Tensor tensor_;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 /// The parameters and buffers of a model that are still there.
 struct Part {

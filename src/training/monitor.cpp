@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <cstdio>
 
 #include <reprise/error.h>
 #include <reprise/monitor.h>
@@ -8,26 +7,18 @@
 
 #include <ATen/DeviceAccelerator.h>
 
+#include "base/median.h"
+#include "report/tables.h"
+
 namespace reprise {
 namespace {
 
+using detail::median;
+using detail::number;
 using Clock = std::chrono::steady_clock;
 
 void synchronize(c10::Device device) {
   if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-std::string number(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
 }
 
 }  // namespace
