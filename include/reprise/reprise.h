@@ -18,6 +18,7 @@
 #include <reprise/module_paths.h>
 #include <reprise/monitor.h>
 #include <reprise/nested.h>
+#include <reprise/plan.h>
 #include <reprise/policy.h>
 #include <reprise/region_report.h>
 #include <reprise/report.h>
