@@ -18,11 +18,11 @@ namespace {
 constexpr double kMostWork = 3e7;
 
 // Temperatures at the beginning and the end, as parts of a plain step.
-constexpr double kHot = 3e-3;
+constexpr double kHot = 4e-3;
 constexpr double kCold = 2e-5;
 
 // What it costs to be above the budget: in plain steps for each budget above it, and at once.
-constexpr double kExcess = 3.0;
+constexpr double kExcess = 1.0;
 constexpr double kAnyExcess = 1e-3;
 
 // Whether anyone may ask for a value: a backward event, or a replay that one leads to.
