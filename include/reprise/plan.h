@@ -148,7 +148,7 @@ struct Plan {
 struct Evaluation {
   double microseconds = 0;
   int64_t peak_bytes = 0;
-  std::size_t peak_step = 0;         ///< the first step at which the peak stands
+  std::size_t peak_step = 0;        ///< the first step at which the peak stands
   std::vector<int64_t> live_bytes;  ///< during each step, scratch and gradients included
 };
 
@@ -207,9 +207,9 @@ REPRISE_API std::vector<std::optional<Plan>> frontier(const StepTrace& trace,
 
 /// How far down a budget can go.
 struct LeastBudget {
-  Plan plan;                        ///< its budget is its peak
-  int64_t bound_bytes = 0;          ///< no schedule whatever has a lower peak
-  std::string pinned_by;            ///< name of the operator or event at which the peak stands
+  Plan plan;                         ///< its budget is its peak
+  int64_t bound_bytes = 0;           ///< no schedule whatever has a lower peak
+  std::string pinned_by;             ///< name of the operator or event at which the peak stands
   std::vector<int32_t> live_values;  ///< that are live there, the largest first
 };
 

@@ -160,8 +160,9 @@ void BlockProblem::append_backward() {
         steps_.push_back({op, leaves});
       }
       if (inner_.all_operators() > inner_.operators) {
-        std::sort(steps_.begin() + static_cast<std::ptrdiff_t>(begin), steps_.end(),
-                  [&](const Step& a, const Step& b) { return inner_.rank[a.op] < inner_.rank[b.op]; });
+        std::sort(
+            steps_.begin() + static_cast<std::ptrdiff_t>(begin), steps_.end(),
+            [&](const Step& a, const Step& b) { return inner_.rank[a.op] < inner_.rank[b.op]; });
       }
     }
     steps_.push_back(event_step(j));

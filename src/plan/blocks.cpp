@@ -98,7 +98,8 @@ BlockChain make_blocks(const Problem& problem, const std::vector<Index>& cuts, i
     block.last = found->second.last;
 
     ChainBlock cost;
-    for (const Choice& choice : block.choices) cost.options.push_back(alone.simulate(choice, false));
+    for (const Choice& choice : block.choices)
+      cost.options.push_back(alone.simulate(choice, false));
     for (const Choice& choice : block.last) cost.last.push_back(alone.simulate(choice, true));
     BlockOption bare;
     block.bare = alone.bare_run(bare);

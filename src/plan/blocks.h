@@ -24,13 +24,13 @@ struct Choice {
 };
 
 struct Block {
-  Index begin = 0, end = 0;         // operators
-  std::vector<Index> events;        // ascending
-  std::vector<Index> outputs;       // values made here that later blocks read
-  std::vector<Index> candidates;    // large values that someone may ask for
-  std::vector<Choice> choices;      // behind ChainBlock::options
-  std::vector<Choice> last;         // behind ChainBlock::last
-  std::vector<Index> bare;          // operators of a run that makes the outputs only
+  Index begin = 0, end = 0;       // operators
+  std::vector<Index> events;      // ascending
+  std::vector<Index> outputs;     // values made here that later blocks read
+  std::vector<Index> candidates;  // large values that someone may ask for
+  std::vector<Choice> choices;    // behind ChainBlock::options
+  std::vector<Choice> last;       // behind ChainBlock::last
+  std::vector<Index> bare;        // operators of a run that makes the outputs only
 };
 
 struct BlockChain {

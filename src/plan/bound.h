@@ -10,8 +10,8 @@
 namespace reprise::planner {
 
 /// Time that any schedule within `budget` takes at least, above the plain step; 0 or more. Infinite
-/// where no schedule can fit.
-double least_extra_time(const Problem& problem, int64_t budget);
+/// where no schedule can fit. No better bound than `enough` is looked for.
+double least_extra_time(const Problem& problem, int64_t budget, double enough);
 
 /// No schedule has a lower peak.
 int64_t least_peak(const Problem& problem);

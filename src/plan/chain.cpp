@@ -73,8 +73,8 @@ std::vector<ChainProgramme::Rounded> ChainProgramme::rounded(
   for (std::size_t i = 0; i < options.size(); ++i) {
     const BlockOption& option = options[i];
     const int least = slots_for(std::max(gradient + option.forward, option.backward));
-    all.push_back({static_cast<float>(option.time), slots_for(option.kept), least,
-                   static_cast<Index>(i)});
+    all.push_back(
+        {static_cast<float>(option.time), slots_for(option.kept), least, static_cast<Index>(i)});
   }
   return all;
 }
@@ -147,8 +147,7 @@ void ChainProgramme::append(Index s, Index t, int slots, std::vector<ChainStep>&
     peak = std::max(peak, begins_with + chain_.blocks[j - 1].bare);
     const int kept = slots_for(chain_.checkpoint[s][j - s]);
     if (slots < std::max(slots_for(gradient + peak), kept)) continue;
-    const double time =
-        double{row(j, t)[slots - kept]} + row(s, j - 1)[slots] + bare_between(s, j);
+    const double time = double{row(j, t)[slots - kept]} + row(s, j - 1)[slots] + bare_between(s, j);
     if (time < best - tie_) {
       best = time;
       best_checkpoint = j;

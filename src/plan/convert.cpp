@@ -2,7 +2,6 @@
 #include "plan/convert.h"
 
 #include <algorithm>
-
 #include <string>
 
 namespace reprise::planner {
@@ -77,7 +76,7 @@ void describe(const Problem& problem, const Steps& steps, Plan& plan) {
   plan.steps.clear();
   Index next_operator = 0;
   for (const Step& step : steps) {
-    const bool first = step.op == next_operator;
+    const bool first = step.op == next_operator && step.op < problem.operators;
     if (first) ++next_operator;
     plan.steps.push_back(plan_step(problem, step, first));
   }
@@ -134,12 +133,12 @@ Steps steps_of(const Problem& problem, const std::vector<PlanStep>& steps) {
     using Kind = PlanStep::Kind;
     const bool of_value = step.kind == Kind::encode || step.kind == Kind::decode;
     const bool of_event = step.kind == Kind::backward;
-    const Index limit =
-        of_value ? problem.values : (of_event ? problem.events : problem.operators);
+    const Index limit = of_value ? problem.values : (of_event ? problem.events : problem.operators);
     if (i < 0 || i >= limit) {
       fail(p, "index " + std::to_string(i) + " is none of " + std::to_string(limit));
     }
-    if (of_value && problem.encoder[i] == kNone) fail(p, named("value", i) + " has no smaller form");
+    if (of_value && problem.encoder[i] == kNone)
+      fail(p, named("value", i) + " has no smaller form");
     switch (step.kind) {
       case Kind::forward:
         if (i != next_operator) fail(p, named("operator", i) + " is out of its order");
@@ -204,9 +203,9 @@ Evaluation evaluate(const StepTrace& trace, const std::vector<PlanStep>& steps) 
 void check_plan(const StepTrace& trace, const Plan& plan) {
   const std::string hint = "plan again for this model and batch";
   if (plan.key != key_of(trace)) {
-    throw UsageError("the plan is for another step: its key is " + plan.key + ", the step's is " +
-                         key_of(trace),
-                     hint);
+    throw UsageError(
+        "the plan is for another step: its key is " + plan.key + ", the step's is " + key_of(trace),
+        hint);
   }
   const planner::Problem problem = planner::compile(trace);
   const planner::Steps steps = planner::steps_of(problem, plan.steps);
@@ -220,8 +219,8 @@ void check_plan(const StepTrace& trace, const Plan& plan) {
   planner::describe(problem, steps, again);
   // Times are those of the measurement that the plan was made from, and may differ.
   if (again.peak_bytes != plan.peak_bytes) {
-    throw UsageError("the plan says " + std::to_string(plan.peak_bytes) + " bytes at its peak, and " +
-                         "has " + std::to_string(again.peak_bytes),
+    throw UsageError("the plan says " + std::to_string(plan.peak_bytes) +
+                         " bytes at its peak, and " + "has " + std::to_string(again.peak_bytes),
                      hint);
   }
   if (again.decisions != plan.decisions || again.steps != plan.steps) {

@@ -283,8 +283,7 @@ Plan plan_from_json(const std::string& text) {
   plan.plain_microseconds = reader.get<double>(json, "plain_microseconds");
   plan.bound_microseconds = reader.get<double>(json, "bound_microseconds");
   for (const Json& decision : reader.list(json, "decisions")) {
-    plan.decisions.push_back(
-        static_cast<Decision>(reader.word(decision, kDecisions, "decisions")));
+    plan.decisions.push_back(static_cast<Decision>(reader.word(decision, kDecisions, "decisions")));
   }
   for (const Json& step : reader.list(json, "steps")) {
     plan.steps.push_back(step_from(reader, step));

@@ -49,7 +49,8 @@ std::optional<Candidate> Planner::solve(int64_t budget, const std::vector<Candid
   if (least_peak(problem_) > budget) return std::nullopt;
   prepare();
   std::optional<Candidate> best;
-  for (Candidate& candidate : chain_->solve(budget)) take_better(best, std::move(candidate), budget);
+  for (Candidate& candidate : chain_->solve(budget))
+    take_better(best, std::move(candidate), budget);
   for (const Candidate& candidate : known) take_better(best, candidate, budget);
   if (!best && lowest_) take_better(best, *lowest_, budget);
   if (options_.evaluations == 0) return best;
@@ -85,8 +86,12 @@ const Candidate& Planner::lowest() {
     }
     if (!found) ++failures;
   }
-  const Labelled lower = search_->lower(search_->labels_of(best.steps));
-  if (lower.outcome.peak < best.outcome.peak) best = judged(search_->steps_of(lower.labels));
+  if (options_.evaluations > 0) {
+    for (const Labels& start : {search_->labels_of(best.steps), search_->keep_all()}) {
+      const Labelled found = search_->lower(start);
+      if (found.outcome.peak < best.outcome.peak) best = judged(search_->steps_of(found.labels));
+    }
+  }
   lowest_ = std::move(best);
   return *lowest_;
 }
@@ -99,7 +104,8 @@ Plan Planner::plan_of(const Candidate& candidate, int64_t budget) {
   describe(problem_, candidate.steps, plan);
   plan.bound_microseconds = plan.plain_microseconds;
   if (options_.bound && plan.plain_peak_bytes > budget) {
-    plan.bound_microseconds += least_extra_time(problem_, budget);
+    plan.bound_microseconds +=
+        least_extra_time(problem_, budget, plan.microseconds - plan.plain_microseconds);
     // Sums of other orders: never above by a last digit.
     plan.bound_microseconds = std::min(plan.bound_microseconds, plan.microseconds);
   }
@@ -143,7 +149,8 @@ LeastBudget Planner::least() {
 
 BudgetInfeasible Planner::infeasible(int64_t budget) {
   const LeastBudget least_found = least();
-  return {"no plan fits " + std::to_string(budget) + " bytes above the base: the least found needs " +
+  return {"no plan fits " + std::to_string(budget) +
+              " bytes above the base: the least found needs " +
               std::to_string(least_found.plan.peak_bytes) + ", pinned by " + least_found.pinned_by +
               " with " + std::to_string(least_found.live_values.size()) + " values live",
           "a smaller batch, or the batch in parts (accumulate), needs less",
@@ -186,8 +193,7 @@ Plan plan(const StepTrace& trace, int64_t budget_bytes, const PlanOptions& optio
           std::span<const Plan> known) {
   check_budget(budget_bytes);
   Planner planner(trace, options);
-  std::optional<Candidate> best =
-      planner.solve(budget_bytes, candidates_of(planner, trace, known));
+  std::optional<Candidate> best = planner.solve(budget_bytes, candidates_of(planner, trace, known));
   if (!best && planner.lowest().outcome.peak <= budget_bytes) {
     best = planner.solve(budget_bytes, {planner.lowest()});
   }

@@ -63,7 +63,10 @@ void Scheduler::build(const Labels& labels, Steps& steps) {
     });
     if (problem_.holds_any) {
       for (Index v : problem_.released_at[problem_.operators + j]) {
-        if (labels[v] != Label::keep) present_[v] = 0;
+        if (labels[v] == Label::keep) continue;
+        const bool pinned = is_needed(v, j) && is_needed(v, j + 1);
+        if (pinned) transient_.push_back(v);
+        present_[v] = pinned;
       }
     }
   }
@@ -110,7 +113,7 @@ void delete_dead(const Problem& problem, Steps& steps) {
     Step& step = steps[p];
     if (step.is_event()) {
       position = problem.operators + step.event() + 1;
-    } else if (step.op == next_operator) {
+    } else if (step.op == next_operator && next_operator < problem.operators) {
       first[p] = 1;
       position = ++next_operator;
     } else if (problem.holds_any && step.op < problem.operators) {
@@ -137,8 +140,8 @@ void delete_dead(const Problem& problem, Steps& steps) {
       }
       ++result;
     }
-    const bool encodes = step.op >= problem.operators &&
-                         problem.makes[step.op].front() >= problem.values;
+    const bool encodes =
+        step.op >= problem.operators && problem.makes[step.op].front() >= problem.values;
     if (first[p] || (encodes && leaves != 0)) {
       step.leaves = kAll;
     } else if (leaves == 0) {

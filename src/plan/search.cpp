@@ -17,13 +17,17 @@ namespace {
 // Steps that one annealing may simulate; keeps the time of long traces in bounds.
 constexpr double kMostWork = 3e7;
 
-// Temperatures at the beginning and the end, as parts of a plain step.
-constexpr double kHot = 4e-3;
-constexpr double kCold = 2e-5;
+// Temperatures at the beginning and the end, in times of a forward operator.
+constexpr double kHot = 1.0;
+constexpr double kCold = 5e-3;
 
-// What it costs to be above the budget: in plain steps for each budget above it, and at once.
+// What it costs to be above the budget: in plain steps for each budget above it, and at once. The
+// price rises while the search stays above and falls while it stays below: the best plans lie at
+// the border.
 constexpr double kExcess = 1.0;
 constexpr double kAnyExcess = 1e-3;
+constexpr int kPeriod = 64;
+constexpr double kPriceStep = 1.25;
 
 // Whether anyone may ask for a value: a backward event, or a replay that one leads to.
 std::vector<char> asked_for(const Problem& problem) {
@@ -63,6 +67,8 @@ Search::Search(const Problem& problem, const std::vector<Index>& segments, uint6
     }
   }
   simulator_.run(plain_steps(problem), plain_);
+  for (Index i = 0; i < problem.operators; ++i) usual_time_ += problem.time[i];
+  usual_time_ /= std::max(1, problem.operators);
 }
 
 Outcome Search::judge(const Labels& labels, std::vector<int64_t>* curve) {
@@ -156,12 +162,21 @@ Label Search::other_label(Index value, Label now) {
     Label label = Label::keep;
     switch (below(encodable ? 8 : 6)) {
       case 0:
-      case 1: label = Label::keep; break;
+      case 1:
+        label = Label::keep;
+        break;
       case 2:
-      case 3: label = Label::retain; break;
-      case 4: label = Label::segment; break;
-      case 5: label = Label::transient; break;
-      default: label = Label::encode;
+      case 3:
+        label = Label::retain;
+        break;
+      case 4:
+        label = Label::segment;
+        break;
+      case 5:
+        label = Label::transient;
+        break;
+      default:
+        label = Label::encode;
     }
     if (label != now) return label;
   }
@@ -199,35 +214,63 @@ void Search::change(Labels& labels) {
   }
 }
 
-Labelled Search::anneal(const Labels& start, int64_t budget) {
+template <class Cost, class IsBetter>
+Labelled Search::anneal(const Labels& start, int64_t budget, const Cost& cost_of,
+                        const IsBetter& is_better) {
   random_.seed(seed_);
   Labels now = start, next;
   Outcome outcome = judge(now);
-  const auto cost_of = [&](const Outcome& o) {
-    if (o.peak <= budget) return o.time;
-    const double above = static_cast<double>(o.peak - budget) / static_cast<double>(budget);
-    return o.time + plain_.time * (kExcess * above + kAnyExcess);
-  };
-  const auto is_better = [&](const Outcome& a, const Outcome& b) {
-    if (a.peak <= budget && b.peak <= budget) return a.time < b.time;
-    return a.peak < b.peak;
-  };
   Labelled best{now, outcome};
-  double cost = cost_of(outcome);
+  double price = 1;
+  double cost = cost_of(outcome, price);
+  int above = 0;
   const int rounds = candidates_.empty() ? 0 : affordable(steps_.size());
   for (int round = 0; round < rounds; ++round) {
+    above += outcome.peak > budget;
+    if (round % kPeriod == kPeriod - 1) {
+      if (above > kPeriod * 3 / 4) price *= kPriceStep;
+      if (above < kPeriod / 4) price = std::max(1.0, price / kPriceStep);
+      above = 0;
+      cost = cost_of(outcome, price);
+    }
     const double temperature =
-        plain_.time * kHot * std::pow(kCold / kHot, static_cast<double>(round) / rounds);
+        usual_time_ * kHot * std::pow(kCold / kHot, static_cast<double>(round) / rounds);
     next = now;
     change(next);
     const Outcome then = judge(next);
-    const double then_cost = cost_of(then);
+    const double then_cost = cost_of(then, price);
     if (then_cost > cost && chance() >= std::exp((cost - then_cost) / temperature)) continue;
     now = next;
+    outcome = then;
     cost = then_cost;
     if (is_better(then, best.outcome)) best = {now, then};
   }
   return best;
+}
+
+Labelled Search::anneal(const Labels& start, int64_t budget) {
+  return anneal(
+      start, budget,
+      [&](const Outcome& o, double price) {
+        if (o.peak <= budget) return o.time;
+        const double above = static_cast<double>(o.peak - budget) / static_cast<double>(budget);
+        return o.time + price * plain_.time * (kExcess * above + kAnyExcess);
+      },
+      [&](const Outcome& a, const Outcome& b) {
+        if (a.peak <= budget && b.peak <= budget) return a.time < b.time;
+        return a.peak < b.peak;
+      });
+}
+
+Labelled Search::lower(const Labels& start) {
+  // The peak as a time, so that one set of temperatures serves; of two like peaks, the faster.
+  const double weight = plain_.time / static_cast<double>(std::max<int64_t>(1, plain_.peak));
+  return anneal(
+      start, plain_.peak,
+      [&](const Outcome& o, double) {
+        return static_cast<double>(o.peak) * weight + o.time * 1e-4;
+      },
+      [&](const Outcome& a, const Outcome& b) { return a.peak < b.peak; });
 }
 
 Labelled Search::climb(const Labelled& from, int64_t budget) {
@@ -266,22 +309,6 @@ Labelled Search::climb(const Labelled& from, int64_t budget) {
     return false;
   };
   while (left > 0 && (keep_one() || exchange())) {
-  }
-  return best;
-}
-
-Labelled Search::lower(const Labels& start) {
-  random_.seed(seed_);
-  Labels next;
-  Labelled best{start, judge(start)};
-  const int rounds = candidates_.empty() ? 0 : affordable(steps_.size());
-  for (int round = 0; round < rounds; ++round) {
-    next = best.labels;
-    change(next);
-    const Outcome then = judge(next);
-    if (then.peak > best.outcome.peak) continue;
-    if (then.peak == best.outcome.peak && then.time > best.outcome.time) continue;
-    best = {next, then};
   }
   return best;
 }

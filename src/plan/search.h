@@ -39,12 +39,15 @@ class Search {
   /// REQUIRES: `from` keeps the budget.
   Labelled climb(const Labelled& from, int64_t budget);
 
-  /// Lower peaks at any price.
+  /// The lowest peak found, at any price.
   Labelled lower(const Labels& start);
 
   Steps steps_of(const Labels& labels);
 
  private:
+  template <class Cost, class IsBetter>
+  Labelled anneal(const Labels& start, int64_t budget, const Cost& cost_of,
+                  const IsBetter& is_better);
   Outcome judge(const Labels& labels, std::vector<int64_t>* curve = nullptr);
   int affordable(std::size_t steps) const;
   Label other_label(Index value, Label now);
@@ -58,11 +61,12 @@ class Search {
   const uint64_t seed_;
   const int evaluations_;
   std::mt19937_64 random_;
-  std::vector<Index> candidates_;              // values that are worth a move
-  std::vector<std::vector<Index>> classes_;    // candidates of one operator, result and size
-  std::vector<Index> class_of_;                // by value
+  std::vector<Index> candidates_;            // values that are worth a move
+  std::vector<std::vector<Index>> classes_;  // candidates of one operator, result and size
+  std::vector<Index> class_of_;              // by value
   Steps steps_;
   Outcome plain_;
+  double usual_time_ = 0;  // of a forward operator
 };
 
 }  // namespace reprise::planner

@@ -48,7 +48,7 @@ bool Simulator::run(std::span<const Step> steps, Outcome& outcome, std::vector<i
           beside += problem_.bytes[v];
         }
       }
-      if (next_event == 0 && step.op == next_operator) {
+      if (step.op == next_operator && next_operator < problem_.operators && next_event == 0) {
         position = next_operator++;
       } else if ((next_event > 0 || next_operator == problem_.operators) &&
                  next_event < problem_.events) {

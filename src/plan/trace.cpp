@@ -46,7 +46,8 @@ class Checker {
   }
 
   static void check_bytes(int64_t bytes, const std::string& where, const char* of) {
-    if (bytes < 0 || bytes > kMostBytes) fail(where + " has " + of + " of " + std::to_string(bytes));
+    if (bytes < 0 || bytes > kMostBytes)
+      fail(where + " has " + of + " of " + std::to_string(bytes));
   }
 
   void check_indices(const std::vector<int32_t>& indices, const std::string& where) {
@@ -163,8 +164,9 @@ std::string key_of(const StepTrace& trace) {
     text.add(event.holds);
   }
   char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx",
-                static_cast<unsigned long long>(XXH3_64bits(text.text().data(), text.text().size())));
+  std::snprintf(
+      digits, sizeof digits, "%016llx",
+      static_cast<unsigned long long>(XXH3_64bits(text.text().data(), text.text().size())));
   return digits;
 }
 

@@ -252,9 +252,9 @@ TEST(ChainProgramme, IsRevolveWhenOnlyOneBlockFits) {
   struct Case {
     int64_t l, c, runs;
   };
-  const std::vector<Case> cases = {{10, 1, 45},   {10, 2, 20},   {10, 3, 15},   {20, 3, 45},
-                                   {50, 3, 180},  {50, 5, 122},  {100, 5, 316}, {100, 10, 222},
-                                   {300, 5, revolve(300, 5)}};
+  const std::vector<Case> cases = {{10, 1, 45},   {10, 2, 20},    {10, 3, 15},
+                                   {20, 3, 45},   {50, 3, 180},   {50, 5, 122},
+                                   {100, 5, 316}, {100, 10, 222}, {300, 5, revolve(300, 5)}};
   EXPECT_EQ(revolve(1000, 5), 6284);
   EXPECT_EQ(revolve(10000, 10), 57624);
   for (const auto& [l, c, runs] : cases) {
@@ -279,9 +279,8 @@ TEST(ChainProgramme, HasTheKnownStaircases) {
     for (const auto& block : one["opts"]) {
       chain.options.emplace_back();
       for (const auto& o : block) {
-        chain.options.back().push_back({o[0].get<double>(), o[1].get<double>(),
-                                        o[2].get<int64_t>(), o[3].get<int64_t>(),
-                                        o[4].get<int64_t>()});
+        chain.options.back().push_back({o[0].get<double>(), o[1].get<double>(), o[2].get<int64_t>(),
+                                        o[3].get<int64_t>(), o[4].get<int64_t>()});
       }
     }
     const auto stairs = one["staircase"].get<std::vector<std::pair<int64_t, float>>>();
