@@ -49,9 +49,20 @@ ChainProgramme::ChainProgramme(const Chain& chain, int64_t budget, int slots, in
   }
   tie_ = total * 1e-6;
   table_.assign(offset(blocks(), blocks()), kNever);
-  for (Index length = 0; length < blocks(); ++length) {
-    for (Index s = 0; s + length < blocks(); ++s) fill_row(s, s + length);
+  first_finite_.assign(table_.size() / static_cast<std::size_t>(most_ + 1), 0);
+  // Column by column: the rows of one t are read again and again, and stay in the cache.
+  for (Index t = 0; t < blocks(); ++t) {
+    for (Index s = t; s >= 0; --s) {
+      fill_row(s, t);
+      const float* filled = row(s, t);
+      first_finite(s, t) = static_cast<int>(
+          std::find_if(filled, filled + most_ + 1, [](float x) { return x < kNever; }) - filled);
+    }
   }
+}
+
+int& ChainProgramme::first_finite(Index s, Index t) {
+  return first_finite_[offset(s, t) / static_cast<std::size_t>(most_ + 1)];
 }
 
 std::size_t ChainProgramme::offset(Index s, Index t) const {
@@ -63,8 +74,10 @@ std::size_t ChainProgramme::offset(Index s, Index t) const {
 
 // More than there are stands for any number that cannot be had.
 int ChainProgramme::slots_for(int64_t bytes) const {
-  const double slots = std::ceil(static_cast<double>(bytes) * slots_per_byte_ - 1e-9);
-  return static_cast<int>(std::min(slots, most_ + 1.0));
+  const double slots =
+      std::min(static_cast<double>(bytes) * slots_per_byte_ - 1e-9, most_ + 1.0);
+  const int whole = static_cast<int>(slots);
+  return static_cast<double>(whole) < slots ? whole + 1 : whole;  // std::ceil() is slow without SSE4
 }
 
 std::vector<ChainProgramme::Rounded> ChainProgramme::rounded(
@@ -90,7 +103,7 @@ void ChainProgramme::fill_row(Index s, Index t) {
     return;
   }
   for (const Rounded& option : rounded(chain_.blocks[s].options, gradient)) {
-    const int least = std::max(option.least, option.kept);
+    const int least = std::max(option.least, option.kept + first_finite(s + 1, t));
     if (least >= end) continue;
     relax(target + least, row(s + 1, t) + (least - option.kept), option.time, end - least);
   }
@@ -101,7 +114,7 @@ void ChainProgramme::fill_row(Index s, Index t) {
     const int kept = slots_for(chain_.checkpoint[s][j - s]);
     const int bare = slots_for(gradient + peak);
     if (bare >= end) break;  // peaks only grow
-    const int least = std::max(bare, kept);
+    const int least = std::max({bare, kept + first_finite(j, t), first_finite(s, j - 1)});
     if (least >= end) continue;
     relax(target + least, row(j, t) + (least - kept), row(s, j - 1) + least, bare_between(s, j),
           end - least);

@@ -71,6 +71,7 @@ class ChainProgramme {
   float* row(Index s, Index t) { return table_.data() + offset(s, t); }
   const float* row(Index s, Index t) const { return table_.data() + offset(s, t); }
   std::size_t offset(Index s, Index t) const;
+  int& first_finite(Index s, Index t);
   int slots_for(int64_t bytes) const;
   std::vector<Rounded> rounded(const std::vector<BlockOption>& options, int64_t gradient) const;
   void fill_row(Index s, Index t);
@@ -83,6 +84,7 @@ class ChainProgramme {
   const double slots_per_byte_;
   const int most_;
   std::vector<double> bare_time_;  // of the blocks before
+  std::vector<int> first_finite_;  // slots, by row
   std::vector<float> table_;       // triangular: rows by s, then t, then slots
   double tie_ = 0;                 // differences below it are none
 };

@@ -15,7 +15,7 @@ constexpr int kLargePerBlock[] = {11, 7};
 // Fewer slots for long chains: the programme takes blocks^3 / 6 · slots additions.
 int affordable_slots(std::size_t blocks, int wanted) {
   const double n = static_cast<double>(blocks);
-  const double most = 1.2e9 / std::max(1.0, n * n * n / 6);
+  const double most = 1e9 / std::max(1.0, n * n * n / 6);
   return std::clamp(static_cast<int>(most), std::min(64, wanted), wanted);
 }
 

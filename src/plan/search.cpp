@@ -15,7 +15,7 @@ namespace reprise::planner {
 namespace {
 
 // Steps that one annealing may simulate; keeps the time of long traces in bounds.
-constexpr double kMostWork = 3e7;
+constexpr double kMostWork = 2e7;
 
 // Temperatures at the beginning and the end, in times of a forward operator.
 constexpr double kHot = 1.0;
@@ -276,7 +276,7 @@ Labelled Search::lower(const Labels& start) {
 Labelled Search::climb(const Labelled& from, int64_t budget) {
   Labelled best = from;
   judge(best.labels);
-  int left = affordable(steps_.size());
+  int left = affordable(steps_.size()) / 2;
   const auto accept = [&](const Labels& labels) {
     --left;
     const Outcome outcome = judge(labels);

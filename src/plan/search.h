@@ -19,7 +19,7 @@ struct Labelled {
 
 class Search {
  public:
-  /// `evaluations`: schedules to try in one call of anneal(), and as many again in climb().
+  /// `evaluations`: schedules to try in one call of anneal(), and half as many in climb().
   Search(const Problem& problem, const std::vector<Index>& segments, uint64_t seed,
          int evaluations);
 
