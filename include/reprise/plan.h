@@ -166,8 +166,8 @@ struct PlanOptions {
   uint64_t seed = 0;
 
   /// Schedules that the search tries from each of its starts, fewer for long traces, so that the
-  /// time stays in bounds. 0: none, only the chain programme. Default: 20,000.
-  int evaluations = 20000;
+  /// time stays in bounds. 0: none, only the chain programme. Default: 30,000.
+  int evaluations = 30000;
 
   /// Steps of memory in the chain programme. Default: 256.
   int slots = 256;

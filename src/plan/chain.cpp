@@ -74,10 +74,10 @@ std::size_t ChainProgramme::offset(Index s, Index t) const {
 
 // More than there are stands for any number that cannot be had.
 int ChainProgramme::slots_for(int64_t bytes) const {
-  const double slots =
-      std::min(static_cast<double>(bytes) * slots_per_byte_ - 1e-9, most_ + 1.0);
+  const double slots = std::min(static_cast<double>(bytes) * slots_per_byte_ - 1e-9, most_ + 1.0);
   const int whole = static_cast<int>(slots);
-  return static_cast<double>(whole) < slots ? whole + 1 : whole;  // std::ceil() is slow without SSE4
+  return static_cast<double>(whole) < slots ? whole + 1
+                                            : whole;  // std::ceil() is slow without SSE4
 }
 
 std::vector<ChainProgramme::Rounded> ChainProgramme::rounded(

@@ -10,6 +10,9 @@
 namespace reprise::planner {
 namespace {
 
+// Searches from the best that was found.
+constexpr int kAgain = 3;
+
 // The faster one; of two that are as fast, the one that does less.
 bool is_better(const Candidate& a, const Candidate& b) {
   if (a.outcome.time != b.outcome.time) return a.outcome.time < b.outcome.time;
@@ -55,6 +58,7 @@ std::optional<Candidate> Planner::solve(int64_t budget, const std::vector<Candid
   if (!best && lowest_) take_better(best, *lowest_, budget);
   if (options_.evaluations == 0) return best;
 
+  search_->restart(options_.seed);
   const auto search_from = [&](const Labels& labels) {
     Labelled found = search_->anneal(labels, budget);
     if (found.outcome.peak > budget) return;
@@ -65,8 +69,10 @@ std::optional<Candidate> Planner::solve(int64_t budget, const std::vector<Candid
   search_from(search_->greedy(budget));
   search_from(search_->keep_all());
   if (from_chain) search_from(search_->labels_of(from_chain->steps));
-  // The best of all once more: the ways that lead there differ.
-  if (best) search_from(search_->labels_of(best->steps));
+  // The best of all a few times more: each search takes another way.
+  for (int again = 0; best && again < kAgain; ++again) {
+    search_from(search_->labels_of(best->steps));
+  }
   return best;
 }
 
@@ -87,6 +93,7 @@ const Candidate& Planner::lowest() {
     if (!found) ++failures;
   }
   if (options_.evaluations > 0) {
+    search_->restart(options_.seed);
     for (const Labels& start : {search_->labels_of(best.steps), search_->keep_all()}) {
       const Labelled found = search_->lower(start);
       if (found.outcome.peak < best.outcome.peak) best = judged(search_->steps_of(found.labels));

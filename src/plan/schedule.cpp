@@ -17,14 +17,17 @@ bool Scheduler::is_needed(Index value, Index event) const {
   return std::binary_search(events.begin(), events.end(), event);
 }
 
-void Scheduler::build(const Labels& labels, Steps& steps) {
+double Scheduler::build(const Labels& labels, Steps& steps) {
   steps.clear();
   in_segment_.clear();
   transient_.clear();
+  double extra = 0;
   for (Index i = 0; i < problem_.operators; ++i) {
     steps.push_back({i, kAll});
     for (Index v : problem_.encode_after[i]) {
-      if (labels[v] == Label::encode) steps.push_back({problem_.encoder[v], kAll});
+      if (labels[v] != Label::encode) continue;
+      steps.push_back({problem_.encoder[v], kAll});
+      extra += problem_.time[problem_.encoder[v]];
     }
   }
   std::fill(present_.begin(), present_.end(), 1);
@@ -35,9 +38,9 @@ void Scheduler::build(const Labels& labels, Steps& steps) {
   for (Index j = 0; j < problem_.events; ++j) {
     if (j > 0 && segments_[j] != segments_[j - 1]) begin_segment(j, labels);
     collect(j, labels);
-    steps.reserve(steps.size() + closure_.size() + 1);
     for (Index op : closure_) {
       marked_[op] = 0;
+      extra += problem_.time[op];
       Mask leaves = 0;
       std::size_t result = 0;
       for (Index v : problem_.makes[op]) {
@@ -70,6 +73,7 @@ void Scheduler::build(const Labels& labels, Steps& steps) {
       }
     }
   }
+  return extra;
 }
 
 void Scheduler::begin_segment(Index event, const Labels& labels) {

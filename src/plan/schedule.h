@@ -29,8 +29,8 @@ class Scheduler {
   /// `segments`: one number for each event, equal within a segment. Default: one segment.
   explicit Scheduler(const Problem& problem, std::vector<Index> segments = {});
 
-  /// Values that are fixed must be labelled keep.
-  void build(const Labels& labels, Steps& steps);
+  /// Values that are fixed must be labelled keep. Returns the time above the plain step.
+  double build(const Labels& labels, Steps& steps);
 
  private:
   bool is_needed(Index value, Index event) const;

@@ -15,7 +15,7 @@ namespace reprise::planner {
 namespace {
 
 // Steps that one annealing may simulate; keeps the time of long traces in bounds.
-constexpr double kMostWork = 2e7;
+constexpr double kMostWork = 3e7;
 
 // Temperatures at the beginning and the end, in times of a forward operator.
 constexpr double kHot = 1.0;
@@ -48,8 +48,8 @@ Search::Search(const Problem& problem, const std::vector<Index>& segments, uint6
     : problem_(problem),
       scheduler_(problem, segments),
       simulator_(problem),
-      seed_(seed),
       evaluations_(evaluations),
+      random_(seed),
       class_of_(problem.values, kNone) {
   const std::vector<char> large = large_values(problem);
   const std::vector<char> asked = asked_for(problem);
@@ -217,7 +217,6 @@ void Search::change(Labels& labels) {
 template <class Cost, class IsBetter>
 Labelled Search::anneal(const Labels& start, int64_t budget, const Cost& cost_of,
                         const IsBetter& is_better) {
-  random_.seed(seed_);
   Labels now = start, next;
   Outcome outcome = judge(now);
   Labelled best{now, outcome};
@@ -235,11 +234,16 @@ Labelled Search::anneal(const Labels& start, int64_t budget, const Cost& cost_of
     }
     const double temperature =
         usual_time_ * kHot * std::pow(kCold / kHot, static_cast<double>(round) / rounds);
+    const double accepted = cost - temperature * std::log(1 - chance());
     next = now;
     change(next);
-    const Outcome then = judge(next);
+    // Most moves are refused for their time alone, which needs no simulation.
+    const double extra = scheduler_.build(next, steps_);
+    if (cost_of({plain_.time + extra, 0, 0}, price) > accepted) continue;
+    Outcome then;
+    simulator_.run(steps_, then);
     const double then_cost = cost_of(then, price);
-    if (then_cost > cost && chance() >= std::exp((cost - then_cost) / temperature)) continue;
+    if (then_cost > accepted) continue;
     now = next;
     outcome = then;
     cost = then_cost;

@@ -23,6 +23,9 @@ class Search {
   Search(const Problem& problem, const std::vector<Index>& segments, uint64_t seed,
          int evaluations);
 
+  /// Draws from the beginning again, so that one question has one answer.
+  void restart(uint64_t seed) { random_.seed(seed); }
+
   Labels keep_all() const { return Labels(problem_.values, Label::keep); }
 
   /// The nearest labels to a schedule.
@@ -58,7 +61,6 @@ class Search {
   const Problem& problem_;
   Scheduler scheduler_;
   Simulator simulator_;
-  const uint64_t seed_;
   const int evaluations_;
   std::mt19937_64 random_;
   std::vector<Index> candidates_;            // values that are worth a move
