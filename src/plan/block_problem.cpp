@@ -175,7 +175,9 @@ BlockOption BlockProblem::simulate(const Choice& choice, bool at_once) {
   std::fill(present_.begin(), present_.end(), 0);
   for (Index v = 0; v < inner_.values; ++v) {
     const std::span<const Index> events = inner_.needed_at[v];
-    if (!is_dropped(labels_[v]) && !events.empty() && events.back() > 0) mark(v);
+    const bool saved = !events.empty() && events.back() > 0;
+    // What is to be decoded was encoded, saved or not.
+    if (labels_[v] == Label::encode || (labels_[v] == Label::keep && saved)) mark(v);
   }
   if (!at_once) {
     for (Index v : inner_.needs[0]) mark(v);
@@ -192,7 +194,10 @@ BlockOption BlockProblem::simulate(const Choice& choice, bool at_once) {
   append_backward();
 
   Outcome outcome;
-  simulator_.run(steps_, outcome, &curve_);
+  if (!simulator_.run(steps_, outcome, &curve_)) {
+    throw Error("a block of the step has a schedule that reads what is not there",
+                "this is a fault of the planner: report it with the step trace");
+  }
   std::size_t p = 0;
   for (; p < forward; ++p) option.forward = std::max(option.forward, curve_[p]);
   if (at_once) {  // replays before the first event find the gradients, too
