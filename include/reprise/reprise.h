@@ -21,6 +21,7 @@
 #include <reprise/module_paths.h>
 #include <reprise/monitor.h>
 #include <reprise/nested.h>
+#include <reprise/plan.h>
 #include <reprise/policy.h>
 #include <reprise/profile.h>
 #include <reprise/profile_report.h>

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <reprise/error.h>
+#include <reprise/export.h>
+
+// The planner: one training step as measured comes in, a plan that fits a budget goes out. Plain
+// data and pure functions: nothing of LibTorch, no clock, no thread, no global state. The same
+// input gives the same plan. All bytes are above the base (what is live before the step), all times
+// in microseconds. docs/planning.md has the method.
+
+namespace reprise {
+
+// --- what comes in ---------------------------------------------------------------------------
+
+/// The smaller lossless form in which a value can be kept.
+struct EncodedForm {
+  int64_t bytes = 0;
+  double encode_us = 0;
+  double decode_us = 0;
+};
+
+/// The contents of one storage, made by one operator of the step. Parameters, inputs and what else
+/// is live anyway have no place here: reading them costs nothing.
+struct TracedValue {
+  int64_t bytes = 0;
+
+  /// The program itself holds the value (a local, a call's argument) through this position of the
+  /// plain step: operators count from 0, backward events go on behind the last operator.
+  /// Default: no longer than its last use.
+  int32_t held_until = -1;
+
+  /// The operator after which its fate is decided: the first that saves it. An encoded value is
+  /// encoded there. Default: the operator that makes it.
+  int32_t saved_at = -1;
+
+  std::optional<EncodedForm> encoded;  ///< none: it cannot be encoded
+};
+
+/// One operator of the forward pass that makes values. Views are none, and operators that write in
+/// place to one storage are merged into the last of them.
+struct TracedOperator {
+  std::string name;
+  double microseconds = 0;
+  int64_t scratch_bytes = 0;   ///< largest live bytes while it runs, above what it reads and makes
+  std::vector<int32_t> reads;  ///< indices of values, none twice
+  std::vector<int32_t> makes;  ///< every value is made by exactly one operator; at most 32
+  bool replayable = true;      ///< false: what it makes is kept as long as anyone needs it
+};
+
+/// A piece of the backward pass between two unpacks: an operator, or a whole node.
+struct BackwardEvent {
+  std::string name;
+  double microseconds = 0;
+  int64_t scratch_bytes = 0;
+  int64_t gradient_bytes = 0;         ///< live in gradients, parameters' included, while it runs
+  int64_t gradient_bytes_before = 0;  ///< the same as it begins: what a replay before it finds
+
+  /// The forward operator that it differentiates, if known. Helps to cut the step into blocks.
+  int32_t belongs_to = -1;
+
+  /// Saved values that autograd asks for as it begins. Replays run before such events only.
+  std::vector<int32_t> unpacks;
+
+  /// Values that must be live, beside those: unpacked earlier and still pinned by their node. One
+  /// that comes without an unpack is held by the program, and is never dropped before.
+  std::vector<int32_t> holds;
+};
+
+/// A step as it ran once with everything kept. Operators and events are in the order in which they
+/// ran.
+struct StepTrace {
+  std::vector<TracedValue> values;
+  std::vector<TracedOperator> operators;
+  std::vector<BackwardEvent> events;
+};
+
+/// Throws UsageError if an index is out of range, a value has no maker or two, something is read
+/// before it is made, or a number is negative or not finite.
+REPRISE_API void check_trace(const StepTrace& trace);
+
+/// What a plan is bound to: 16 hexadecimal digits for operators, values, sizes and order; times do
+/// not count.
+REPRISE_API std::string key_of(const StepTrace& trace);
+
+// --- what goes out ---------------------------------------------------------------------------
+
+/// What becomes of a value after the forward pass.
+enum class Decision {
+  none,       ///< nobody asks for it again
+  keep,       ///< it stays, until its last unpack or replay that reads it
+  encode,     ///< its smaller form stays
+  recompute,  ///< it goes, and a replay brings it back
+};
+
+/// One entry of a schedule.
+struct PlanStep {
+  enum class Kind {
+    forward,   ///< operator `index` runs for the first time
+    encode,    ///< value `index` gets its smaller form
+    replay,    ///< operator `index` runs again
+    decode,    ///< value `index` is made of its smaller form
+    backward,  ///< event `index`
+  };
+  Kind kind = Kind::forward;
+  int32_t index = 0;
+  std::vector<int32_t> leaves;         ///< of a replay: the values that stay; others go at once
+  std::vector<int32_t> frees;          ///< values that go after this step
+  std::vector<int32_t> frees_encoded;  ///< values whose smaller form goes after this step
+
+  bool operator==(const PlanStep&) const = default;
+};
+
+/// A schedule for the whole step, with what it is predicted to take.
+struct Plan {
+  std::string key;  ///< of the trace that it was made for
+  int64_t budget_bytes = 0;
+  uint64_t seed = 0;
+  std::vector<Decision> decisions;  ///< one for each value of the trace
+
+  /// Forward operators in their order, each once; backward events in theirs; replays and decodes
+  /// directly before an event that unpacks.
+  std::vector<PlanStep> steps;
+
+  int64_t peak_bytes = 0;   ///< predicted
+  double microseconds = 0;  ///< predicted, for the whole step
+  int64_t plain_peak_bytes = 0;
+  double plain_microseconds = 0;
+
+  /// No schedule that fits the budget takes less time than this. Never below plain.
+  double bound_microseconds = 0;
+
+  /// How far above the bound the plan may be, as a part of a plain step; 0 is proved best.
+  double looseness() const {
+    return plain_microseconds > 0 ? (microseconds - bound_microseconds) / plain_microseconds : 0;
+  }
+
+  bool operator==(const Plan&) const = default;
+};
+
+/// What a schedule takes: exact, with every byte that the trace knows of.
+struct Evaluation {
+  double microseconds = 0;
+  int64_t peak_bytes = 0;
+  std::size_t peak_step = 0;        ///< the first step at which the peak stands
+  std::vector<int64_t> live_bytes;  ///< during each step, scratch and gradients included
+};
+
+/// One linear pass. Throws UsageError if the steps are no schedule for this trace: something is
+/// read that is not live, or the order is broken.
+REPRISE_API Evaluation evaluate(const StepTrace& trace, const std::vector<PlanStep>& steps);
+
+/// Throws UsageError unless `plan` was made for this trace, keeps its budget, and is what it says:
+/// predictions, decisions and frees are worked out again and compared.
+REPRISE_API void check_plan(const StepTrace& trace, const Plan& plan);
+
+// --- planning --------------------------------------------------------------------------------
+
+struct PlanOptions {
+  uint64_t seed = 0;
+
+  /// Schedules that the search tries from each of its starts, fewer for long traces, so that the
+  /// time stays in bounds. 0: none, only the chain programme. Default: 30,000.
+  int evaluations = 30000;
+
+  /// Steps of memory in the chain programme. Default: 256.
+  int slots = 256;
+
+  /// Ways to run one block that the chain programme chooses from. Default: 16.
+  int options_per_block = 16;
+
+  /// Compute the bound; without, it is the plain step's time. Default: yes.
+  bool bound = true;
+};
+
+/// No plan fits.
+class REPRISE_API BudgetInfeasible : public Error {
+ public:
+  BudgetInfeasible(const std::string& what, const std::string& hint, int64_t least_bytes)
+      : Error(what, hint), least_bytes_(least_bytes) {}
+
+  /// The least budget for which a plan was found.
+  int64_t least_bytes() const { return least_bytes_; }
+
+ private:
+  int64_t least_bytes_;
+};
+
+/// A plan whose predicted peak is at most `budget_bytes`, as fast as could be found. The plain step
+/// where that fits. `known` are plans for the same trace, such as the last one: the result is never
+/// slower than one of them that fits; others are ignored. Throws BudgetInfeasible, UsageError for a
+/// budget below 1 or a broken trace.
+REPRISE_API Plan plan(const StepTrace& trace, int64_t budget_bytes, const PlanOptions& options = {},
+                      std::span<const Plan> known = {});
+
+/// A plan for each budget, none where nothing fits. Time never rises from one budget to a larger
+/// one.
+REPRISE_API std::vector<std::optional<Plan>> frontier(const StepTrace& trace,
+                                                      std::span<const int64_t> budgets,
+                                                      const PlanOptions& options = {});
+
+/// How far down a budget can go.
+struct LeastBudget {
+  Plan plan;                         ///< its budget is its peak
+  int64_t bound_bytes = 0;           ///< no schedule whatever has a lower peak
+  std::string pinned_by;             ///< name of the operator or event at which the peak stands
+  std::vector<int32_t> live_values;  ///< that are live there, the largest first
+};
+
+/// The least budget for which a plan is found.
+REPRISE_API LeastBudget least_budget(const StepTrace& trace, const PlanOptions& options = {});
+
+// --- files -----------------------------------------------------------------------------------
+
+/// JSON with a newline at the end; docs/planning.md describes it.
+REPRISE_API std::string to_json(const StepTrace& trace);
+REPRISE_API std::string to_json(const Plan& plan);
+
+/// Throw UsageError, in one line, for text that is cut off, is something else, or is of another
+/// version. What is read is well-formed; check_plan() says whether it holds.
+REPRISE_API StepTrace trace_from_json(const std::string& text);
+REPRISE_API Plan plan_from_json(const std::string& text);
+
+}  // namespace reprise

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "plan/chain_solver.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace reprise::planner {
+namespace {
+
+constexpr double kLift = 1.3;
+
+// No set of cuts is best everywhere: blocks of at most so many large values.
+constexpr int kLargePerBlock[] = {11, 7};
+
+// Fewer slots for long chains: the programme takes blocks^3 / 6 · slots additions.
+int affordable_slots(std::size_t blocks, int wanted) {
+  const double n = static_cast<double>(blocks);
+  const double most = 1e9 / std::max(1.0, n * n * n / 6);
+  return std::clamp(static_cast<int>(most), std::min(64, wanted), wanted);
+}
+
+}  // namespace
+
+ChainSolver::ChainSolver(const Problem& problem, const PlanOptions& options)
+    : problem_(problem), slots_(options.slots) {
+  std::vector<Index> before;
+  for (int large : kLargePerBlock) {
+    std::vector<Index> cuts = choose_cuts(problem, large);
+    if (cuts == before || (!chains_.empty() && cuts.size() > 150)) continue;
+    chains_.push_back(make_blocks(problem, cuts, options.options_per_block));
+    before = std::move(cuts);
+  }
+}
+
+std::vector<Candidate> ChainSolver::solve(int64_t budget) const {
+  std::vector<Candidate> candidates;
+  Simulator simulator(problem_);
+  for (const BlockChain& chain : chains_) {
+    const int slots = affordable_slots(chain.blocks.size(), slots_);
+    const int most = static_cast<int>(slots * kLift);
+    const ChainProgramme programme(chain.chain, budget, slots, most);
+    float last = -1;
+    for (int m = slots * 9 / 10; m <= most; ++m) {
+      const float time = programme.time(m);
+      if (!std::isfinite(time) || time == last) continue;
+      last = time;
+      Candidate candidate{schedule_of(problem_, chain, programme.plan(m)), {}};
+      if (!simulator.run(candidate.steps, candidate.outcome)) continue;
+      candidates.push_back(std::move(candidate));
+    }
+  }
+  return candidates;
+}
+
+}  // namespace reprise::planner

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "plan/convert.h"
+
+#include <algorithm>
+#include <string>
+
+namespace reprise::planner {
+namespace {
+
+[[noreturn]] void fail(std::size_t step, const std::string& what) {
+  throw UsageError("not a schedule for this step: at step " + std::to_string(step) + ", " + what,
+                   "plan again for this model and batch");
+}
+
+std::string named(const char* what, Index index) { return what + (" " + std::to_string(index)); }
+
+Mask mask_of(const Problem& problem, std::size_t p, const PlanStep& step) {
+  Mask leaves = 0;
+  for (Index v : step.leaves) {
+    std::size_t result = 0;
+    bool found = false;
+    for (Index made : problem.makes[step.index]) {
+      if (made == v) {
+        leaves |= bit(result);
+        found = true;
+      }
+      ++result;
+    }
+    if (!found) fail(p, named("value", v) + " is no result of " + named("operator", step.index));
+  }
+  return leaves;
+}
+
+void add_leaves(const Problem& problem, const Step& step, PlanStep& out) {
+  std::size_t result = 0;
+  for (Index v : problem.makes[step.op]) {
+    if (has(step.leaves, result++)) out.leaves.push_back(v);
+  }
+}
+
+PlanStep plan_step(const Problem& problem, const Step& step, bool first) {
+  PlanStep out;
+  if (step.is_event()) {
+    out.kind = PlanStep::Kind::backward;
+    out.index = step.event();
+  } else if (step.op >= problem.operators) {
+    const Index made = problem.makes[step.op].front();
+    const bool encodes = made >= problem.values;
+    out.kind = encodes ? PlanStep::Kind::encode : PlanStep::Kind::decode;
+    out.index = encodes ? problem.reads[step.op].front() : made;
+  } else {
+    out.kind = first ? PlanStep::Kind::forward : PlanStep::Kind::replay;
+    out.index = step.op;
+    if (!first) add_leaves(problem, step, out);
+  }
+  return out;
+}
+
+}  // namespace
+
+Steps plain_steps(const Problem& problem) {
+  Steps steps;
+  for (Index i = 0; i < problem.operators; ++i) steps.push_back({i, kAll});
+  for (Index j = 0; j < problem.events; ++j) steps.push_back(event_step(j));
+  return steps;
+}
+
+void describe(const Problem& problem, const Steps& steps, Plan& plan) {
+  Outcome outcome;
+  std::vector<Life> lives;
+  Simulator simulator(problem);
+  simulator.run(steps, outcome, nullptr, &lives);
+  plan.microseconds = outcome.time;
+  plan.peak_bytes = outcome.peak;
+
+  plan.steps.clear();
+  Index next_operator = 0;
+  for (const Step& step : steps) {
+    const bool first = step.op == next_operator && step.op < problem.operators;
+    if (first) ++next_operator;
+    plan.steps.push_back(plan_step(problem, step, first));
+  }
+
+  // Lives come in the order of values' ends within the pass: sort what each step frees.
+  std::vector<Index> smaller_of(problem.all_values(), kNone);
+  for (Index v = 0; v < problem.values; ++v) {
+    if (problem.encoder[v] != kNone) smaller_of[problem.makes[problem.encoder[v]].front()] = v;
+  }
+  std::vector<int> count(problem.values, 0);
+  std::vector<char> stays(problem.values, 0), encoded(problem.values, 0);
+  for (const Life& life : lives) {
+    if (life.value >= problem.values) {
+      plan.steps[life.last].frees_encoded.push_back(smaller_of[life.value]);
+      encoded[smaller_of[life.value]] = 1;
+      continue;
+    }
+    plan.steps[life.last].frees.push_back(life.value);
+    ++count[life.value];
+    // What lives into the backward pass by its first life is kept.
+    if (plan.steps[life.last].kind != PlanStep::Kind::forward &&
+        plan.steps[life.last].kind != PlanStep::Kind::encode) {
+      stays[life.value] = 1;
+    }
+  }
+  plan.decisions.assign(problem.values, Decision::none);
+  for (Index v = 0; v < problem.values; ++v) {
+    if (encoded[v]) {
+      plan.decisions[v] = Decision::encode;
+    } else if (count[v] > 1) {
+      plan.decisions[v] = Decision::recompute;
+    } else if (stays[v]) {
+      plan.decisions[v] = Decision::keep;
+    }
+  }
+  for (PlanStep& step : plan.steps) {
+    std::sort(step.frees.begin(), step.frees.end());
+    std::sort(step.frees_encoded.begin(), step.frees_encoded.end());
+  }
+
+  Outcome plain;
+  simulator.run(plain_steps(problem), plain);
+  plan.plain_microseconds = plain.time;
+  plan.plain_peak_bytes = plain.peak;
+}
+
+Steps steps_of(const Problem& problem, const std::vector<PlanStep>& steps) {
+  Steps out;
+  Index next_operator = 0, next_event = 0;
+  bool replays_wait = false;
+  for (std::size_t p = 0; p < steps.size(); ++p) {
+    const PlanStep& step = steps[p];
+    const Index i = step.index;
+    using Kind = PlanStep::Kind;
+    const bool of_value = step.kind == Kind::encode || step.kind == Kind::decode;
+    const bool of_event = step.kind == Kind::backward;
+    const Index limit = of_value ? problem.values : (of_event ? problem.events : problem.operators);
+    if (i < 0 || i >= limit) {
+      fail(p, "index " + std::to_string(i) + " is none of " + std::to_string(limit));
+    }
+    if (of_value && problem.encoder[i] == kNone)
+      fail(p, named("value", i) + " has no smaller form");
+    switch (step.kind) {
+      case Kind::forward:
+        if (i != next_operator) fail(p, named("operator", i) + " is out of its order");
+        ++next_operator;
+        out.push_back({i, kAll});
+        break;
+      case Kind::encode:
+        out.push_back({problem.encoder[i], kAll});
+        break;
+      case Kind::replay:
+        if (!problem.replayable[i]) fail(p, named("operator", i) + " cannot be replayed");
+        for (Index v : step.leaves) {
+          if (v >= 0 && v < problem.values &&
+              problem.held_until[v] >= problem.operators + next_event) {
+            fail(p, named("value", v) + " is still held by the program");
+          }
+        }
+        out.push_back({i, mask_of(problem, p, step)});
+        break;
+      case Kind::decode:
+        out.push_back({problem.decoder[i], kAll});
+        break;
+      case Kind::backward:
+        if (i != next_event) fail(p, named("event", i) + " is out of its order");
+        if (replays_wait && !problem.unpacks[i]) {
+          fail(p, "there are replays before " + named("event", i) + ", which unpacks nothing");
+        }
+        ++next_event;
+        out.push_back(event_step(i));
+        break;
+    }
+    const bool replays = step.kind == Kind::replay || step.kind == Kind::decode;
+    if (replays && next_operator < problem.operators) fail(p, "a replay in the forward pass");
+    if (step.kind == Kind::encode && next_event > 0) fail(p, "an encoding in the backward pass");
+    replays_wait = replays;
+  }
+  if (next_operator != problem.operators || next_event != problem.events) {
+    fail(steps.size(), "operators or events are missing");
+  }
+  return out;
+}
+
+}  // namespace reprise::planner
+
+namespace reprise {
+
+Evaluation evaluate(const StepTrace& trace, const std::vector<PlanStep>& steps) {
+  const planner::Problem problem = planner::compile(trace);
+  const planner::Steps inner = planner::steps_of(problem, steps);
+  planner::Outcome outcome;
+  Evaluation evaluation;
+  if (!planner::Simulator(problem).run(inner, outcome, &evaluation.live_bytes)) {
+    throw UsageError("not a schedule for this step: it reads a value that is not live",
+                     "plan again for this model and batch");
+  }
+  evaluation.microseconds = outcome.time;
+  evaluation.peak_bytes = outcome.peak;
+  evaluation.peak_step = outcome.peak_step;
+  return evaluation;
+}
+
+void check_plan(const StepTrace& trace, const Plan& plan) {
+  const std::string hint = "plan again for this model and batch";
+  if (plan.key != key_of(trace)) {
+    throw UsageError(
+        "the plan is for another step: its key is " + plan.key + ", the step's is " + key_of(trace),
+        hint);
+  }
+  const planner::Problem problem = planner::compile(trace);
+  const planner::Steps steps = planner::steps_of(problem, plan.steps);
+  const Evaluation found = evaluate(trace, plan.steps);
+  if (found.peak_bytes > plan.budget_bytes) {
+    throw UsageError("the plan needs " + std::to_string(found.peak_bytes) +
+                         " bytes, above its budget of " + std::to_string(plan.budget_bytes),
+                     hint);
+  }
+  Plan again = plan;
+  planner::describe(problem, steps, again);
+  // Times are those of the measurement that the plan was made from, and may differ.
+  if (again.peak_bytes != plan.peak_bytes) {
+    throw UsageError("the plan says " + std::to_string(plan.peak_bytes) +
+                         " bytes at its peak, and " + "has " + std::to_string(again.peak_bytes),
+                     hint);
+  }
+  if (again.decisions != plan.decisions || again.steps != plan.steps) {
+    throw UsageError("the plan's decisions or frees do not follow from its schedule", hint);
+  }
+}
+
+}  // namespace reprise

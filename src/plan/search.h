@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "plan/schedule.h"
+
+// Search on labels: greedy dropping, simulated annealing, hill-climbing. Every move is judged by
+// the simulator; the seed decides the rest.
+
+namespace reprise::planner {
+
+struct Labelled {
+  Labels labels;
+  Outcome outcome;
+};
+
+class Search {
+ public:
+  /// `evaluations`: schedules to try in one call of anneal(), and half as many in climb().
+  Search(const Problem& problem, const std::vector<Index>& segments, uint64_t seed,
+         int evaluations);
+
+  /// Draws from the beginning again, so that one question has one answer.
+  void restart(uint64_t seed) { random_.seed(seed); }
+
+  Labels keep_all() const { return Labels(problem_.values, Label::keep); }
+
+  /// The nearest labels to a schedule.
+  Labels labels_of(const Steps& steps) const;
+
+  /// Drops, from keep_all(), what costs least time for each byte above the budget that it takes
+  /// away, until the budget is kept or nothing helps.
+  Labels greedy(int64_t budget);
+
+  /// The fastest found that keeps the budget; if there is none, the lowest peak found.
+  Labelled anneal(const Labels& start, int64_t budget);
+
+  /// Keeps one more; keeps one and drops another; as long as that is faster within the budget.
+  /// REQUIRES: `from` keeps the budget.
+  Labelled climb(const Labelled& from, int64_t budget);
+
+  /// The lowest peak found, at any price.
+  Labelled lower(const Labels& start);
+
+  Steps steps_of(const Labels& labels);
+
+ private:
+  template <class Cost, class IsBetter>
+  Labelled anneal(const Labels& start, int64_t budget, const Cost& cost_of,
+                  const IsBetter& is_better);
+  Outcome judge(const Labels& labels, std::vector<int64_t>* curve = nullptr);
+  int affordable(std::size_t steps) const;
+  Label other_label(Index value, Label now);
+  void change(Labels& labels);
+  std::size_t below(std::size_t limit) { return random_() % limit; }
+  double chance() { return static_cast<double>(random_() >> 11U) * 0x1.0p-53; }
+
+  const Problem& problem_;
+  Scheduler scheduler_;
+  Simulator simulator_;
+  const int evaluations_;
+  std::mt19937_64 random_;
+  std::vector<Index> candidates_;            // values that are worth a move
+  std::vector<std::vector<Index>> classes_;  // candidates of one operator, result and size
+  std::vector<Index> class_of_;              // by value
+  Steps steps_;
+  Outcome plain_;
+  double usual_time_ = 0;  // of a forward operator
+};
+
+}  // namespace reprise::planner

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "plan/simulate.h"
+
+namespace reprise::planner {
+
+void Simulator::end_life(Index v, std::vector<Life>* lives) {
+  change_[first_[v]] += problem_.bytes[v];
+  change_[last_[v] + 1] -= problem_.bytes[v];
+  if (lives != nullptr) lives->push_back({v, first_[v], last_[v]});
+}
+
+bool Simulator::run(std::span<const Step> steps, Outcome& outcome, std::vector<int64_t>* curve,
+                    std::vector<Life>* lives) {
+  const auto count = static_cast<Index>(steps.size());
+  change_.assign(steps.size() + 1, 0);
+  beside_.resize(steps.size());
+  first_.assign(problem_.bytes.size(), kNone);
+  last_.resize(problem_.bytes.size());
+
+  double time = 0;
+  Index next_operator = 0, next_event = 0;
+  for (Index p = 0; p < count; ++p) {
+    const Step& step = steps[p];
+    Index position = kNone;  // in the plain step
+    if (step.is_event()) {
+      const Index j = step.event();
+      time += problem_.event_time[j];
+      for (Index v : problem_.needs[j]) {
+        if (first_[v] < 0) return false;
+        last_[v] = p;
+      }
+      beside_[p] = problem_.event_bytes[j];
+      next_event = j + 1;
+      position = problem_.operators + j;
+    } else {
+      time += problem_.time[step.op];
+      for (Index v : problem_.reads[step.op]) {
+        if (first_[v] < 0) return false;
+        last_[v] = p;
+      }
+      int64_t beside = problem_.scratch[step.op];
+      std::size_t result = 0;
+      for (Index v : problem_.makes[step.op]) {
+        if (has(step.leaves, result++)) {
+          if (first_[v] >= 0) end_life(v, lives);
+          first_[v] = last_[v] = p;
+        } else {
+          beside += problem_.bytes[v];
+        }
+      }
+      if (step.op == next_operator && next_operator < problem_.operators && next_event == 0) {
+        position = next_operator++;
+      } else if ((next_event > 0 || next_operator == problem_.operators) &&
+                 next_event < problem_.events) {
+        beside += problem_.gradients_before[next_event];
+      }
+      beside_[p] = beside;
+    }
+    if (problem_.holds_any && position != kNone) {
+      for (Index v : problem_.released_at[position]) {
+        if (first_[v] >= 0) last_[v] = p;
+      }
+    }
+  }
+  for (Index v = 0; v < problem_.all_values(); ++v) {
+    if (first_[v] >= 0) end_life(v, lives);
+  }
+
+  outcome = {time, -1, 0};
+  if (curve != nullptr) curve->resize(steps.size());
+  int64_t live = 0;
+  for (Index p = 0; p < count; ++p) {
+    live += change_[p];
+    const int64_t bytes = live + beside_[p];
+    if (curve != nullptr) (*curve)[p] = bytes;
+    if (bytes > outcome.peak) {
+      outcome.peak = bytes;
+      outcome.peak_step = static_cast<std::size_t>(p);
+    }
+  }
+  if (count == 0) outcome.peak = 0;
+  return true;
+}
+
+}  // namespace reprise::planner

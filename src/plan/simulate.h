@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "plan/problem.h"
+
+// The judge: what a schedule takes, to the byte, in one linear pass. Everything that the planner
+// finds is judged here.
+
+namespace reprise::planner {
+
+/// An operator that runs, or an event: -1 - its index. First runs leave everything.
+struct Step {
+  Index op = 0;
+  Mask leaves = kAll;
+  bool is_event() const { return op < 0; }
+  Index event() const { return -1 - op; }
+};
+using Steps = std::vector<Step>;
+
+inline Step event_step(Index event) { return {-1 - event, 0}; }
+
+struct Outcome {
+  double time = 0;
+  int64_t peak = 0;
+  std::size_t peak_step = 0;
+};
+
+/// From the step that makes a value to the one that uses it last.
+struct Life {
+  Index value = 0;
+  Index first = 0;
+  Index last = 0;
+};
+
+/// Has working memory of its own; one for each thread.
+class Simulator {
+ public:
+  explicit Simulator(const Problem& problem) : problem_(problem) {}
+
+  /// False if something is read that is not there. `lives`, `curve`: filled where given.
+  bool run(std::span<const Step> steps, Outcome& outcome, std::vector<int64_t>* curve = nullptr,
+           std::vector<Life>* lives = nullptr);
+
+ private:
+  void end_life(Index value, std::vector<Life>* lives);
+
+  const Problem& problem_;
+  std::vector<int64_t> change_;  // of live bytes, by step
+  std::vector<int64_t> beside_;  // bytes of the step itself
+  std::vector<Index> first_, last_;
+};
+
+}  // namespace reprise::planner
