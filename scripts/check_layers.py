@@ -4,7 +4,7 @@
 
   - A room uses only rooms to the left of it:
     torch, meter, tape, plan, policy, profile, offload, checkpoint|budget, amp|distributed, report,
-    workloads, tools.
+    training, workloads, tools.
   - Only src/torch/ includes LibTorch's internal headers; tests and benches may, to play its part.
   - A public header includes only the standard library, reprise/ and light LibTorch headers.
   - No circular includes, no file over 600 lines, an SPDX line first.
@@ -35,6 +35,7 @@ ROWS = [
     ["checkpoint", "budget"],
     ["amp", "distributed"],
     ["report"],
+    ["training"],
     ["workloads"],
     ["tools"],
 ]
@@ -74,6 +75,9 @@ PUBLIC_ROOMS = {
     "detail/region.h": "checkpoint",
     "budget.h": "budget",
     "amp.h": "amp",
+    "accumulate.h": "training",
+    "monitor.h": "training",
+    "resume.h": "training",
     "distributed.h": "distributed",
     "report.h": "report",
     "profile_report.h": "report",

@@ -5,6 +5,8 @@
 
 #include <reprise/error.h>
 
+#include "workloads/evaluation.h"
+
 namespace reprise::workloads {
 namespace {
 
@@ -67,13 +69,10 @@ ForwardResult Digits::forward(const Strategy& strategy, const Batch& batch) {
 }
 
 std::optional<Quality> Digits::quality() {
-  const torch::NoGradGuard no_grad;
-  const bool training = module_->is_training();
-  module_->eval();
+  const Evaluation evaluation(*module_);
   const torch::Tensor logits = forward(parse_strategy("plain"), batch(0)).output;
-  module_->train(training);
   return Quality{"accuracy",
-                 logits.argmax(1).eq(data_.labels).to(torch::kFloat64).mean().item<double>()};
+                 logits.argmax(1).eq(data_.labels).to(torch::kFloat64).mean().item<double>(), "%"};
 }
 
 }  // namespace reprise::workloads

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <cstdio>
 
 #include <reprise/error.h>
 
+#include "workloads/bert.h"
 #include "workloads/blocks.h"
 #include "workloads/digits.h"
 #include "workloads/gpt.h"
@@ -29,22 +31,56 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
       {"digits", {"--hidden", "--dropout", "--data"}, make<Digits>},
       {"blocks", {"--layers", "--width", "--context", "--batch", "--dropout"}, make<Blocks>},
-      {"gpt", {"--layers", "--width", "--heads", "--context", "--batch", "--dropout"}, make<Gpt>},
+      {"gpt",
+       {"--layers", "--width", "--heads", "--context", "--batch", "--dropout", "--text",
+        "--schedule"},
+       make<Gpt>},
+      {"bert",
+       {"--layers", "--width", "--heads", "--context", "--batch", "--dropout", "--text",
+        "--schedule"},
+       make<Bert>},
   };
   return kEntries;
 }
 
-std::vector<std::string> given(const WorkloadOptions& options) {
-  std::vector<std::string> names;
-  if (options.layers) names.push_back("--layers");
-  if (options.width) names.push_back("--width");
-  if (options.heads) names.push_back("--heads");
-  if (options.context) names.push_back("--context");
-  if (options.batch) names.push_back("--batch");
-  if (options.hidden) names.push_back("--hidden");
-  if (options.dropout) names.push_back("--dropout");
-  if (options.data) names.push_back("--data");
-  return names;
+struct Given {
+  std::string name;
+  std::string value;
+};
+
+std::string text_of(int64_t value) { return std::to_string(value); }
+std::string text_of(const std::string& value) { return value; }
+std::string text_of(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+std::string text_of(const std::vector<int64_t>& values) {
+  std::string text;
+  for (const int64_t value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
+  return text;
+}
+
+// The options that only some workloads take, those that were given.
+std::vector<Given> given(const WorkloadOptions& options) {
+  std::vector<Given> all;
+  const auto add = [&all](const char* name, const auto& value) {
+    if (value) all.push_back({name, text_of(*value)});
+  };
+  add("--layers", options.layers);
+  add("--width", options.width);
+  add("--heads", options.heads);
+  add("--context", options.context);
+  add("--batch", options.batch);
+  add("--hidden", options.hidden);
+  add("--dropout", options.dropout);
+  add("--depth", options.depth);
+  add("--schedule", options.schedule);
+  add("--input", options.input);
+  add("--data", options.data);
+  add("--text", options.text);
+  add("--images", options.images);
+  return all;
 }
 
 const Entry& entry_of(const std::string& name) {
@@ -58,7 +94,7 @@ const Entry& entry_of(const std::string& name) {
 
 // An option that changes nothing would let its user believe that it did.
 void reject_unused(const Entry& entry, const WorkloadOptions& options) {
-  for (const std::string& name : given(options)) {
+  for (const auto& [name, value] : given(options)) {
     if (std::find(entry.options.begin(), entry.options.end(), name) == entry.options.end()) {
       throw UsageError(name + " does nothing for the workload '" + entry.name + "'",
                        "it takes " + join(entry.options));
@@ -84,6 +120,8 @@ void check_values(const WorkloadOptions& options) {
   check("--heads", options.heads);
   check("--context", options.context);
   check("--batch", options.batch);
+  check("--depth", options.depth);
+  check("--schedule", options.schedule);
   if (options.hidden) require_positive("--hidden", *options.hidden);
   // Written so that NaN fails as well.
   if (options.dropout && !(*options.dropout >= 0 && *options.dropout < 1)) {
@@ -109,6 +147,16 @@ std::string workload_summary() {
   }
   return join(parts);
 }
+
+std::string options_text(const WorkloadOptions& options) {
+  std::string text;
+  for (const auto& [name, value] : given(options)) text += " " + name + " " + value;
+  if (options.learning_rate) text += " --learning-rate " + text_of(*options.learning_rate);
+  if (options.autocast) text += std::string(" --autocast ") + autocast_name(*options.autocast);
+  return text + " --seed " + std::to_string(options.seed);
+}
+
+const char* autocast_name(c10::ScalarType type) { return type == c10::kHalf ? "fp16" : "bf16"; }
 
 std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadOptions& options) {
   const Entry& entry = entry_of(name);

@@ -5,28 +5,39 @@
 #include <chrono>
 #include <cmath>
 
+#include <reprise/amp.h>
 #include <reprise/error.h>
-#include <reprise/meter.h>
+#include <reprise/monitor.h>
+#include <reprise/resume.h>
 
 #include "workloads/libtorch.h"
+#include "workloads/parts.h"
 
 namespace reprise::workloads {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void require_sense(const Workload& workload, const TrainOptions& options) {
+void require_positive(const char* what, int64_t value, const std::string& option) {
+  if (value >= 1) return;
+  throw UsageError(std::string(what) + " must be 1 or more, got " + std::to_string(value),
+                   "give " + option + " N with N of 1 or more");
+}
+
+void require_sense(Workload& workload, const TrainOptions& options) {
   if (!options.steps && !options.until_loss) {
     throw UsageError("nothing says when to stop", "give --steps N, --until-loss X or both");
   }
-  if (options.steps.value_or(1) < 1) {
-    throw UsageError("one training step or more is expected, got " + std::to_string(*options.steps),
-                     "give --steps N with N of 1 or more");
+  require_positive("training steps", options.steps.value_or(1), "--steps");
+  require_positive("steps between log lines", options.log_every, "--log-every");
+  require_positive("parts of a batch", options.accumulate, "--accumulate");
+  if (options.accumulate > workload.samples_per_batch()) {
+    throw UsageError("a batch of " + std::to_string(workload.samples_per_batch()) +
+                         " cannot be taken in " + std::to_string(options.accumulate) + " parts",
+                     "give --accumulate a number of at most the batch size");
   }
-  if (options.log_every < 1) {
-    throw UsageError(
-        "steps between log lines must be 1 or more, got " + std::to_string(options.log_every),
-        "give --log-every N with N of 1 or more");
+  if (options.save_every > 0 && !options.save) {
+    throw UsageError("--save-every without --save", "name the file with --save FILE");
   }
   regions(options.strategy, static_cast<int64_t>(workload.layers().size()), workload.blocks());
 }
@@ -38,26 +49,127 @@ void require_finite(double loss, int64_t step) {
                         : "training diverged: use a smaller --learning-rate");
 }
 
-struct StepMeasure {
-  TrainingStep step;
-  int64_t base_bytes = 0;
+// What a run holds beside the workload's model, and how it is put into a resume file.
+class Run {
+ public:
+  Run(Workload& workload, const TrainOptions& options)
+      : workload_(workload),
+        options_(options),
+        optimizer_(workload.make_optimizer()),
+        monitor_(workload.device()) {
+    if (workload.autocast() == c10::kHalf) scaler_.emplace();
+    for (const auto& group : optimizer_->param_groups()) rates_.push_back(group.options().get_lr());
+    if (options.resume) resume();
+  }
+
+  int64_t steps_taken() const { return step_; }
+  int64_t skipped() const { return skipped_; }
+  const TrainMonitor& monitor() const { return monitor_; }
+
+  TrainingStep step() {
+    const int64_t index = step_;
+    set_learning_rate(index);
+    const Batch batch = workload_.batch(index);
+    torch::manual_seed(workload_.step_seed(index));
+    optimizer_->zero_grad(/*set_to_none=*/true);
+    monitor_.begin_step();
+    const double loss = train_on(batch);
+    const MonitoredStep measured = monitor_.end_step(workload_.samples_per_batch());
+    ++step_;
+    require_finite(loss, step_);
+    monitor_.note_loss(loss);
+    return {step_,
+            loss,
+            measured.peak_bytes,
+            measured.total_peak_bytes,
+            measured.milliseconds,
+            optimizer_->param_groups().front().options().get_lr()};
+  }
+
+  void save() {
+    ResumeState state = resume_state();
+    state.step = step_;
+    save_resume_file(*options_.save, state);
+  }
+
+ private:
+  ResumeState resume_state() {
+    ResumeState state;
+    state.module = &workload_.module();
+    state.optimizer = optimizer_.get();
+    state.scaler = scaler_ ? &*scaler_ : nullptr;
+    state.run = workload_.setting();
+    if (options_.accumulate > 1)
+      state.run += " --accumulate " + std::to_string(options_.accumulate);
+    return state;
+  }
+
+  void resume() {
+    ResumeState state = resume_state();
+    load_resume_file(*options_.resume, state);
+    step_ = state.step;
+    if (!options_.steps || step_ < *options_.steps) return;
+    throw UsageError("the run in '" + *options_.resume + "' has taken " + std::to_string(step_) +
+                         " steps already",
+                     "--steps counts them, too: give it a larger number");
+  }
+
+  // From the first rates, not from the last: a rate that is multiplied over and over drifts.
+  void set_learning_rate(int64_t index) {
+    const double factor = workload_.learning_rate_factor(index);
+    for (std::size_t i = 0; i < rates_.size(); ++i) {
+      optimizer_->param_groups()[i].options().set_lr(rates_[i] * factor);
+    }
+  }
+
+  double train_on(const Batch& batch) {
+    PartsOptions parts;
+    parts.parts = options_.accumulate;
+    parts.scaler = scaler_ ? &*scaler_ : nullptr;
+    parts.outputs = false;
+    const torch::Tensor loss = run_in_parts(workload_, options_.strategy, batch, parts).loss;
+    if (scaler_) scaler_->unscale(*optimizer_);
+    if (const auto norm = workload_.max_gradient_norm()) {
+      torch::nn::utils::clip_grad_norm_(workload_.module().parameters(), *norm);
+    }
+    if (!scaler_) {
+      optimizer_->step();
+    } else {
+      if (!scaler_->step(*optimizer_)) ++skipped_;
+      scaler_->update();
+    }
+    return loss.item<double>();
+  }
+
+  Workload& workload_;
+  const TrainOptions& options_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::optional<GradScaler> scaler_;
+  TrainMonitor monitor_;
+  std::vector<double> rates_;
+  int64_t step_ = 0;
+  int64_t skipped_ = 0;
 };
 
-StepMeasure train_step(Workload& workload, torch::optim::Optimizer& optimizer,
-                       const Strategy& strategy, int64_t number) {
-  const Batch batch = workload.batch(number - 1);
-  torch::manual_seed(workload.step_seed(number - 1));
-  optimizer.zero_grad(/*set_to_none=*/true);
-  synchronize(workload.device());
-  const PeakScope scope{Meter(workload.device())};
-  const auto start = Clock::now();
-  const torch::Tensor loss = workload.run(strategy, batch).loss;
-  loss.backward();
-  optimizer.step();
-  synchronize(workload.device());
-  const std::chrono::duration<double, std::milli> elapsed = Clock::now() - start;
-  return {{number, loss.item<double>(), scope.peak_above_base(), scope.peak(), elapsed.count()},
-          scope.base()};
+void note(Training& training, const TrainingStep& step, int64_t base) {
+  training.steps = step.step;
+  training.loss = step.loss;
+  training.base_bytes = base;
+  training.peak_bytes = std::max(training.peak_bytes, step.peak_bytes);
+  training.total_peak_bytes = std::max(training.total_peak_bytes, step.total_peak_bytes);
+}
+
+void finish(Training& training, Workload& workload, const Run& run) {
+  const MonitorSummary summary = run.monitor().summary();
+  training.samples_per_second = summary.samples_per_second;
+  training.warnings = summary.warnings;
+  training.skipped_steps = run.skipped();
+  training.sample = workload.sample();
+  if (const auto quality = workload.quality()) {
+    training.quality = quality->value;
+    training.quality_name = quality->name;
+    training.quality_unit = quality->unit;
+  }
 }
 
 }  // namespace
@@ -75,36 +187,36 @@ Training describe(Workload& workload, const TrainOptions& options) {
   training.max_steps = options.steps;
   training.until_loss = options.until_loss;
   training.log_every = options.log_every;
+  training.accumulate = options.accumulate;
+  if (const auto type = workload.autocast()) training.autocast = autocast_name(*type);
   return training;
 }
 
 Training train(Workload& workload, const TrainOptions& options) {
   Training training = describe(workload, options);
-  const auto optimizer = workload.make_optimizer();
+  if (options.save) check_writable(*options.save);
+  Run run(workload, options);
+  training.first_step = run.steps_taken() + 1;
   const RegionReport report;
   const auto start = Clock::now();
   for (bool last = false; !last;) {
-    const int64_t number = ++training.steps;
-    const StepMeasure measure = train_step(workload, *optimizer, options.strategy, number);
-    const TrainingStep& step = measure.step;
-    require_finite(step.loss, number);
-    training.loss = step.loss;
-    training.base_bytes = measure.base_bytes;
-    training.peak_bytes = std::max(training.peak_bytes, step.peak_bytes);
-    training.total_peak_bytes = std::max(training.total_peak_bytes, step.total_peak_bytes);
+    const TrainingStep step = run.step();
+    const int64_t number = step.step;
+    note(training, step, run.monitor().steps().back().base_bytes);
     training.reached_loss = options.until_loss && step.loss <= *options.until_loss;
     last = training.reached_loss || (options.steps && number >= *options.steps);
-    if (number == 1 || number % options.log_every == 0 || last) {
+    if (!last && options.interrupted && options.interrupted()) last = training.interrupted = true;
+    if (options.on_step) options.on_step(step);
+    if (number == training.first_step || number % options.log_every == 0 || last) {
       training.log.push_back(step);
       if (options.on_log) options.on_log(step);
     }
+    const bool due = options.save_every > 0 && number % options.save_every == 0;
+    if (options.save && (last || due)) run.save();
   }
   training.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   training.regions = report.regions();
-  if (const auto quality = workload.quality()) {
-    training.quality = quality->value;
-    training.quality_name = quality->name;
-  }
+  finish(training, workload, run);
   return training;
 }
 

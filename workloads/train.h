@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include <reprise/report.h>
 
@@ -16,19 +17,26 @@ namespace reprise::workloads {
 
 struct TrainOptions {
   Strategy strategy = parse_strategy("plain");
-  std::optional<int64_t> steps;      ///< stop after so many
-  std::optional<double> until_loss;  ///< stop at a loss of this or less
-  int64_t log_every = 10000;         ///< log the first step, every so many, and the last
-  std::function<void(const TrainingStep&)> on_log;  ///< told each logged step. Default: nobody
+  std::optional<int64_t> steps;       ///< stop after so many, those before a resumed run included
+  std::optional<double> until_loss;   ///< stop at a loss of this or less
+  int64_t log_every = 10000;          ///< log the first step, every so many, and the last
+  int64_t accumulate = 1;             ///< take each batch in so many parts
+  std::optional<std::string> resume;  ///< go on from this resume file
+  std::optional<std::string> save;    ///< write a resume file at the end
+  int64_t save_every = 0;             ///< and every so many steps. Default: only at the end
+  std::function<void(const TrainingStep&)> on_log;   ///< told each logged step. Default: nobody
+  std::function<void(const TrainingStep&)> on_step;  ///< told each step. Default: nobody
+  std::function<bool()> interrupted;  ///< asked after each step whether to end. Default: never
 };
 
 /// The settings of a run, as they stand before its first step. Throws UsageError when nothing says
-/// when to stop, or the strategy does not fit.
+/// when to stop, the strategy does not fit, or a batch has no so many parts.
 Training describe(Workload& workload, const TrainOptions& options);
 
-/// Trains the workload's weights. Equal workloads, seeds and numbers of steps give bit-identical
-/// losses and weights, whatever the strategy. Throws as describe() does, and Error as soon as a
-/// loss is not finite.
+/// Trains the workload's weights. Equal workloads, seeds, parts and numbers of steps give
+/// bit-identical losses and weights, whatever the strategy, and however often the run is saved and
+/// resumed. With autocast to float16 the loss is scaled. Throws as describe() does, as
+/// load_resume_file() and save_resume_file() do, and Error as soon as a loss is not finite.
 Training train(Workload& workload, const TrainOptions& options);
 
 }  // namespace reprise::workloads

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <reprise/amp.h>
 #include <reprise/error.h>
 #include <reprise/scope.h>
 
@@ -31,8 +32,32 @@ ForwardResult Workload::run(const Strategy& strategy, const Batch& batch) {
   if (const auto policy = policy_of(strategy)) {
     scope.emplace(*policy, ScopeOptions().name(strategy.text));
   }
+  std::optional<Autocast> autocast;
+  if (options_.autocast) autocast.emplace(device().type(), *options_.autocast);
   return forward(strategy, batch);
 }
+
+std::vector<Batch> Workload::split(const Batch& batch, int64_t parts) const {
+  const int64_t samples = batch.input.size(0);
+  if (parts < 1 || parts > samples) {
+    throw UsageError("a batch of " + std::to_string(samples) + " cannot be taken in " +
+                         std::to_string(parts) + " parts",
+                     "every part needs a sample: use 1 to " + std::to_string(samples));
+  }
+  if (parts == 1) return {batch};
+  const std::vector<torch::Tensor> inputs = batch.input.tensor_split(parts);
+  std::vector<torch::Tensor> targets(inputs.size());
+  if (batch.target.defined()) targets = batch.target.tensor_split(parts);
+  std::vector<Batch> result;
+  for (std::size_t i = 0; i < inputs.size(); ++i) result.push_back({inputs[i], targets[i]});
+  return result;
+}
+
+double Workload::loss_weight(const Batch& batch) const {
+  return static_cast<double>(batch.input.size(0));
+}
+
+double Workload::learning_rate_factor(int64_t /*step*/) const { return 1; }
 
 std::optional<Quality> Workload::quality() { return std::nullopt; }
 

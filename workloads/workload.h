@@ -25,11 +25,23 @@ struct WorkloadOptions {
   std::optional<int64_t> batch;
   std::optional<std::vector<int64_t>> hidden;
   std::optional<double> dropout;
-  std::optional<std::string> data;  ///< path of the data file
+  std::optional<std::string> data;    ///< path of the data file
+  std::optional<std::string> text;    ///< path of a text to learn
+  std::optional<std::string> images;  ///< path of a folder of images
+  std::optional<std::string> input;   ///< shape and kind of a script's input, "8x3x224x224:float"
+  std::optional<int64_t> schedule;    ///< steps over which the learning rate falls
+  std::optional<int64_t> depth;       ///< number of layers by which a network is known
   std::optional<double> learning_rate;
+  std::optional<c10::ScalarType> autocast;  ///< forward passes run under autocast to this type
   int64_t seed = 0;
   torch::Device device = torch::kCPU;
 };
+
+/// As they were given, in the command's words: " --layers 6 --seed 0".
+std::string options_text(const WorkloadOptions& options);
+
+/// "bf16" or "fp16".
+const char* autocast_name(c10::ScalarType type);
 
 struct Batch {
   torch::Tensor input;   ///< its gradient is compared too where it requires one
@@ -41,10 +53,13 @@ struct ForwardResult {
   torch::Tensor output;
 };
 
-/// A workload's own measure of how well it does, such as its accuracy from 0 to 1.
+/// A workload's own measure of how well it does: an accuracy, a loss on data that is not trained
+/// on.
 struct Quality {
   std::string name;
   double value = 0;
+  std::string unit =
+      {};  ///< "nats/byte"; "%" for a share from 0 to 1, which people read as percent
 };
 
 class Workload {
@@ -56,6 +71,10 @@ class Workload {
   const std::string& name() const { return name_; }
   torch::Device device() const { return options_.device; }
   int64_t seed() const { return options_.seed; }
+
+  /// Name and options, "gpt --layers 6 --seed 0": equal ones begin with equal weights.
+  std::string setting() const { return name_ + options_text(options_); }
+  std::optional<c10::ScalarType> autocast() const { return options_.autocast; }
 
   virtual torch::nn::Module& module() = 0;
 
@@ -69,7 +88,16 @@ class Workload {
   virtual Batch batch(int64_t step) = 0;
   virtual int64_t samples_per_batch() const = 0;
 
-  /// The forward pass of a step by a strategy: under a Scope where it asks for one.
+  /// A batch in parts, along its first dimension; as equal as can be, the larger ones first. Throws
+  /// UsageError for more parts than samples.
+  std::vector<Batch> split(const Batch& batch, int64_t parts) const;
+
+  /// How much a batch weighs when the losses of several are averaged: the number of things that its
+  /// own loss is the mean of. Default: its samples.
+  virtual double loss_weight(const Batch& batch) const;
+
+  /// The forward pass of a step by a strategy: under a Scope where it asks for one, under autocast
+  /// where the options do.
   ForwardResult run(const Strategy& strategy, const Batch& batch);
 
   virtual ForwardResult forward(const Strategy& strategy, const Batch& batch) = 0;
@@ -79,8 +107,18 @@ class Workload {
 
   virtual std::unique_ptr<torch::optim::Optimizer> make_optimizer();
 
-  /// The loss at which training ends unless its user says otherwise. Default: none.
+  /// What the learning rate is multiplied by in a step, counted from 0. Default: 1.
+  virtual double learning_rate_factor(int64_t step) const;
+
+  /// The norm to which larger gradients are clipped, all parameters together. Default: none.
+  virtual std::optional<double> max_gradient_norm() const { return std::nullopt; }
+
+  /// Shown when a training run has ended, such as text that the model has written. Default: empty.
+  virtual std::string sample() { return ""; }
+
+  /// The loss and the step at which training ends unless its user says otherwise. Default: none.
   virtual std::optional<double> target_loss() const;
+  virtual std::optional<int64_t> default_steps() const { return std::nullopt; }
 
   /// Names of the parts that each layer consists of, for strategies such as `ffn`. Default: none.
   virtual std::vector<std::string> part_names() const { return {}; }
@@ -104,8 +142,9 @@ std::vector<std::string> workload_names();
 /// One line for help: "digits (--hidden --dropout --data), blocks (...)".
 std::string workload_summary();
 
-/// Seeds LibTorch's generators from the options, so that equal options give equal weights. Throws
-/// UsageError for an unknown name, an option that the workload does not take, or a bad value.
+/// `name` is one of workload_names(), or "script:FILE.pt". Seeds LibTorch's generators from the
+/// options, so that equal options give equal weights. Throws UsageError for an unknown name, an
+/// option that the workload does not take, or a bad value.
 std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadOptions& options);
 
 /// "cpu", "cuda", "cuda:1". Throws UsageError for a device that is not there.

@@ -61,6 +61,7 @@ struct TrainingStep {
   int64_t peak_bytes = 0;
   int64_t total_peak_bytes = 0;  ///< base included
   double step_ms = 0;
+  double learning_rate = 0;  ///< of the optimizer's first group
 };
 
 /// A training run: what was asked, the logged steps, how it ended.
@@ -75,16 +76,25 @@ struct Training {
   std::optional<int64_t> max_steps;  ///< `--steps`
   std::optional<double> until_loss;  ///< `--until-loss`
   int64_t log_every = 0;
+  int64_t accumulate = 1;  ///< parts in which each batch is taken
+  std::string autocast;    ///< "bf16", "fp16"; empty without
+  int64_t first_step = 1;  ///< above 1 in a resumed run
   int64_t base_bytes = 0;  ///< before the last step
   std::vector<TrainingStep> log;
-  int64_t steps = 0;  ///< steps taken
+  int64_t steps = 0;  ///< number of the last step
   double loss = 0;    ///< of the last step
   bool reached_loss = false;
   std::optional<double> quality;
   std::string quality_name;      ///< what `quality` measures; empty when there is none
+  std::string quality_unit;      ///< "%" where `quality` is a share from 0 to 1; may be empty
   int64_t peak_bytes = 0;        ///< largest of all steps
   int64_t total_peak_bytes = 0;  ///< largest of all steps, base included
   double seconds = 0;
+  double samples_per_second = 0;
+  int64_t skipped_steps = 0;  ///< left out because a gradient was not finite
+  bool interrupted = false;   ///< ended before its time by its user
+  std::string sample;         ///< what the trained model has made, such as a text; may be empty
+  std::vector<std::string> warnings;
   std::vector<RegionStats> regions;  ///< what the strategy's regions did in all steps together
 };
 

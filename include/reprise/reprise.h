@@ -3,6 +3,7 @@
 
 // All of Reprise, in the order of the flow: capture, decide, execute, measure, report.
 
+#include <reprise/accumulate.h>
 #include <reprise/amp.h>
 #include <reprise/checkpoint.h>
 #include <reprise/checkpoint_options.h>
@@ -17,12 +18,14 @@
 #include <reprise/meta_scope.h>
 #include <reprise/meter.h>
 #include <reprise/module_paths.h>
+#include <reprise/monitor.h>
 #include <reprise/nested.h>
 #include <reprise/policy.h>
 #include <reprise/profile.h>
 #include <reprise/profile_report.h>
 #include <reprise/region_report.h>
 #include <reprise/report.h>
+#include <reprise/resume.h>
 #include <reprise/scope.h>
 #include <reprise/segments.h>
 #include <reprise/sequential.h>

@@ -74,6 +74,7 @@ Json json_of(const TrainingStep& step) {
       {"peak_bytes", step.peak_bytes},
       {"total_peak_bytes", step.total_peak_bytes},
       {"step_ms", step.step_ms},
+      {"learning_rate", step.learning_rate},
   };
 }
 
@@ -113,6 +114,9 @@ std::string to_json(const Training& training) {
       {"max_steps", or_null(training.max_steps)},
       {"until_loss", or_null(training.until_loss)},
       {"log_every", training.log_every},
+      {"accumulate", training.accumulate},
+      {"autocast", training.autocast.empty() ? Json(nullptr) : Json(training.autocast)},
+      {"first_step", training.first_step},
       {"base_bytes", training.base_bytes},
       {"log", array_of(training.log)},
       {"steps", training.steps},
@@ -120,9 +124,15 @@ std::string to_json(const Training& training) {
       {"reached_loss", training.reached_loss},
       {"quality", or_null(training.quality)},
       {"quality_name", training.quality_name.empty() ? Json(nullptr) : Json(training.quality_name)},
+      {"quality_unit", training.quality_unit.empty() ? Json(nullptr) : Json(training.quality_unit)},
       {"peak_bytes", training.peak_bytes},
       {"total_peak_bytes", training.total_peak_bytes},
       {"seconds", training.seconds},
+      {"samples_per_second", training.samples_per_second},
+      {"skipped_steps", training.skipped_steps},
+      {"interrupted", training.interrupted},
+      {"sample", training.sample.empty() ? Json(nullptr) : Json(training.sample)},
+      {"warnings", training.warnings},
       {"regions", array_of(training.regions)},
   });
 }

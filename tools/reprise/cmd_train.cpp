@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -6,7 +7,9 @@
 #include <reprise/report.h>
 
 #include "commands.h"
+#include "interrupt.h"
 #include "options.h"
+#include "terminal.h"
 #include "workloads/train.h"
 
 // reprise train: a training run under one strategy, its loss and its memory.
@@ -35,9 +38,13 @@ void print_header(const Training& training, const workloads::TrainOptions& optio
             << "device      " << training.device << ", " << training.threads
             << (training.threads == 1 ? " thread" : " threads") << ", LibTorch "
             << training.libtorch << "\n"
-            << "seed        " << training.seed << "\n"
-            << "stop        " << stop_text(options) << "\n\n"
-            << std::flush;
+            << "seed        " << training.seed << "\n";
+  if (training.accumulate > 1) {
+    std::cout << "accumulate  each batch in " << training.accumulate << " parts\n";
+  }
+  if (!training.autocast.empty()) std::cout << "autocast    " << training.autocast << "\n";
+  if (options.resume) std::cout << "resume      from " << *options.resume << "\n";
+  std::cout << "stop        " << stop_text(options) << "\n\n" << std::flush;
 }
 
 // Nine digits tell any two float32 apart, so that two runs can be compared by eye.
@@ -53,19 +60,85 @@ void print_step(const TrainingStep& step, const std::optional<int64_t>& steps, i
             << std::flush;
 }
 
+std::string quality_text(const Training& training) {
+  if (training.quality_unit == "%") return number("%.2f", *training.quality * 100) + " %";
+  return number("%.4f", *training.quality) +
+         (training.quality_unit.empty() ? "" : " " + training.quality_unit);
+}
+
+// What a text model writes may hold any byte, and a terminal obeys some of them.
+std::string printable(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    result += c == '\n' || (byte >= 32 && byte < 127) ? std::string(1, c) : "?";
+  }
+  return result;
+}
+
 void print_end(const Training& training) {
+  const int64_t steps = training.steps - training.first_step + 1;
   std::cout << "\n"
-            << training.steps << (training.steps == 1 ? " step" : " steps") << " in "
-            << number("%.1f", training.seconds) << " s, loss " << number("%.9g", training.loss);
+            << steps << (steps == 1 ? " step" : " steps") << " in "
+            << number("%.1f", training.seconds) << " s, "
+            << number("%.0f", training.samples_per_second) << " samples/s, loss "
+            << number("%.9g", training.loss);
   if (training.until_loss && !training.reached_loss) {
     std::cout << " (" << number("%g", *training.until_loss) << " was not reached)";
   }
   if (training.quality) {
-    std::cout << ", " << training.quality_name << " " << number("%.2f", *training.quality * 100)
-              << " %";
+    std::cout << ", " << training.quality_name << " " << quality_text(training);
   }
   std::cout << ", largest peak " << format_bytes(training.total_peak_bytes) << " ("
             << format_bytes(training.peak_bytes) << " above base)\n";
+  if (training.skipped_steps > 0) {
+    std::cout << training.skipped_steps << " of them left out, as a gradient was not finite\n";
+  }
+  if (!training.sample.empty()) std::cout << "\nsample:\n" << printable(training.sample) << "\n";
+}
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  if (whole < 60) return std::to_string(whole) + " s";
+  if (whole < 3600) return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
+  return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
+}
+
+// One line that tells where the run is, and when it will end if that is known.
+class StepProgress {
+ public:
+  StepProgress(std::optional<int64_t> steps, int64_t samples) : steps_(steps), samples_(samples) {}
+
+  void show(const TrainingStep& step) {
+    ++taken_;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - shown_ < std::chrono::milliseconds(100)) return;
+    shown_ = now;
+    const std::chrono::duration<double> elapsed = now - start_;
+    const double each = elapsed.count() / static_cast<double>(taken_);
+    line_.show("step " + std::to_string(step.step) +
+               (steps_ ? " of " + std::to_string(*steps_) : "") + ", loss " +
+               number("%.4g", step.loss) + ", " +
+               number("%.0f", static_cast<double>(samples_) / each) + " samples/s, " +
+               (steps_ ? duration_text(each * static_cast<double>(*steps_ - step.step)) + " left"
+                       : duration_text(elapsed.count())));
+  }
+
+  void wipe() { line_.wipe(); }
+
+ private:
+  std::optional<int64_t> steps_;
+  int64_t samples_;
+  int64_t taken_ = 0;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point shown_;
+  ProgressLine line_;
+};
+
+void print_interrupted(const Training& training, const workloads::TrainOptions& settings) {
+  std::cout << "interrupted after step " << training.steps;
+  if (settings.save) std::cout << "; go on with --resume " << *settings.save;
+  std::cout << "\n";
 }
 
 int run(const Options& options) {
@@ -74,13 +147,31 @@ int run(const Options& options) {
   settings.steps = options.whole("--steps", 1, std::numeric_limits<int64_t>::max());
   settings.until_loss = options.positive_real("--until-loss");
   settings.log_every = options.whole("--log-every").value_or(settings.log_every);
+  settings.accumulate = options.whole("--accumulate").value_or(1);
+  settings.resume = options.text("--resume");
+  settings.save = options.text("--save");
+  settings.save_every = options.whole("--save-every").value_or(0);
   const auto workload = make_workload(options, options.positive_real("--learning-rate"));
-  if (!settings.steps && !settings.until_loss) settings.until_loss = workload->target_loss();
+  if (!settings.steps && !settings.until_loss) {
+    settings.until_loss = workload->target_loss();
+    settings.steps = workload->default_steps();
+  }
   const int64_t samples = workload->samples_per_batch();
-  settings.on_log = [&](const TrainingStep& step) { print_step(step, settings.steps, samples); };
   print_header(workloads::describe(*workload, settings), settings);
-  const Training training = workloads::train(*workload, settings);
+  const Training training = [&] {
+    StepProgress progress(settings.steps, samples);
+    const InterruptScope interrupt;
+    settings.interrupted = InterruptScope::requested;
+    settings.on_step = [&](const TrainingStep& step) { progress.show(step); };
+    settings.on_log = [&](const TrainingStep& step) {
+      progress.wipe();
+      print_step(step, settings.steps, samples);
+    };
+    return workloads::train(*workload, settings);
+  }();
   print_end(training);
+  if (training.interrupted) print_interrupted(training, settings);
+  for (const std::string& warning : training.warnings) print_warning(warning);
   if (options.flag("--regions")) std::cout << "\n" << region_table(training.regions);
   write_json(options, to_json(training));
   return kOk;
@@ -93,11 +184,16 @@ Run add_train(CLI::App& verb) {
   add_run_options(*options);
   options->add("--strategy", "S", "default plain");
   options->add_flag("--regions", "print what each region did, too");
-  options->add("--steps", "N", "stop after N steps");
+  options->add("--steps", "N",
+               "stop after N steps, default 1500 for gpt and bert without --until-loss");
   options->add("--until-loss", "X",
                "stop at a loss of X or less, default 0.001 for digits without --steps");
   options->add("--log-every", "N", "print the first step, every N-th and the last, default 10000");
-  options->add("--learning-rate", "X", "default 0.01");
+  options->add("--learning-rate", "X", "default 0.01, with AdamW 0.001");
+  options->add("--accumulate", "N", "take each batch in N parts, one after the other, default 1");
+  options->add("--save", "FILE", "write a resume file at the end, or when interrupted");
+  options->add("--save-every", "N", "and every N steps");
+  options->add("--resume", "FILE", "go on from a resume file; --steps counts its steps, too");
   verb.footer(workloads::strategy_grammar());
   return [options] { return run(*options); };
 }

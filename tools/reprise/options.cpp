@@ -39,6 +39,14 @@ void make_deterministic(torch::Device device) {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
 }
 
+std::optional<c10::ScalarType> autocast_type(const Options& options) {
+  const auto typed = options.text("--autocast");
+  if (!typed) return std::nullopt;
+  if (*typed == "bf16") return c10::kBFloat16;
+  if (*typed == "fp16") return c10::kHalf;
+  bad_value("--autocast", *typed, "bf16 or fp16");
+}
+
 workloads::WorkloadOptions workload_options(const Options& options) {
   workloads::WorkloadOptions values;
   values.layers = options.whole("--layers");
@@ -49,6 +57,12 @@ workloads::WorkloadOptions workload_options(const Options& options) {
   values.hidden = options.whole_list("--hidden");
   values.dropout = options.real("--dropout");
   values.data = options.text("--data");
+  values.text = options.text("--text");
+  values.images = options.text("--images");
+  values.input = options.text("--input");
+  values.schedule = options.whole("--schedule");
+  values.depth = options.whole("--depth");
+  values.autocast = autocast_type(options);
   values.seed = options.whole("--seed", 0, std::numeric_limits<int64_t>::max()).value_or(0);
   values.device = workloads::parse_device(options.text("--device").value_or("cpu"));
   return values;
@@ -113,8 +127,15 @@ void add_run_options(Options& options) {
   options.add("--context", "N", "positions of a sample");
   options.add("--batch", "N", "samples of a batch");
   options.add("--hidden", "N,N,...", "sizes of the hidden layers");
-  options.add("--dropout", "P", "probability of dropout, default 0");
+  options.add("--dropout", "P", "probability of dropout, default 0, with gpt and bert 0.1");
   options.add("--data", "FILE", "the data file, where it is not in its usual place");
+  options.add("--text", "FILE",
+              "the text to learn, plain or gzip, default the one that comes along");
+  options.add("--images", "FOLDER", "PPM or PNG images to learn from, default generated ones");
+  options.add("--input", "SHAPE", "input of a script, as 8x3x224x224:float or 8x128:int<1000>");
+  options.add("--schedule", "N", "steps over which the learning rate falls, default 1500");
+  options.add("--depth", "N", "50 (default) or 152");
+  options.add("--autocast", "TYPE", "bf16 or fp16: lower precision in forward passes");
   options.add("--seed", "N", "seed of weights, data and dropout, default 0");
   options.add("--threads", "N", "threads of an operator, default LibTorch's");
   options.add("--device", "DEVICE", "cpu (default), cuda, cuda:1, ...");

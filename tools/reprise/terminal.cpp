@@ -30,10 +30,18 @@ void print_error(const std::string& what, const std::string& hint) {
   if (!hint.empty()) std::cerr << "hint: " << hint << "\n";
 }
 
+void print_warning(const std::string& what) {
+  std::cout.flush();
+  std::cerr << (coloured() ? "\033[1;33mwarning:\033[0m " : "warning: ") << what << "\n";
+}
+
 ProgressLine::ProgressLine() : visible_(on_terminal()) {}
 
-ProgressLine::~ProgressLine() {
+ProgressLine::~ProgressLine() { wipe(); }
+
+void ProgressLine::wipe() {
   if (drawn_) std::cerr << kClearLine << std::flush;
+  drawn_ = false;
 }
 
 void ProgressLine::show(const std::string& text) {

@@ -12,6 +12,9 @@ namespace reprise::command {
 /// as in reprise::Error, is given with an empty hint.
 void print_error(const std::string& what, const std::string& hint = "");
 
+/// "warning: <what>".
+void print_warning(const std::string& what);
+
 /// One line that is written over and over, and wiped when the object goes. Silent where stderr is
 /// not a terminal.
 class ProgressLine {
@@ -22,6 +25,7 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   void show(const std::string& text);
+  void wipe();
 
  private:
   bool visible_;

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "workloads/parts.h"
+
+#include <vector>
+
+#include <reprise/accumulate.h>
+
+namespace reprise::workloads {
+namespace {
+
+torch::Tensor scaled(const torch::Tensor& loss, GradScaler* scaler) {
+  return scaler != nullptr ? scaler->scale(loss) : loss;
+}
+
+}  // namespace
+
+ForwardResult run_in_parts(Workload& workload, const Strategy& strategy, const Batch& batch,
+                           const PartsOptions& options) {
+  GradientAccumulator group(options.parts);
+  std::vector<torch::Tensor> outputs;
+  torch::Tensor loss;
+  double total = 0;
+  for (const Batch& part : workload.split(batch, options.parts)) {
+    const double weight = workload.loss_weight(part);
+    const ForwardResult result = workload.run(strategy, part);
+    if (options.on_forward) options.on_forward();
+    group.backward(scaled(result.loss, options.scaler), weight);
+    if (options.outputs) outputs.push_back(result.output.detach());
+    const torch::Tensor weighted =
+        options.parts == 1 ? result.loss.detach() : result.loss.detach() * weight;
+    loss = loss.defined() ? loss + weighted : weighted;
+    total += weight;
+  }
+  group.finish(workload.module().parameters());
+  if (options.parts > 1) loss = loss / total;
+  if (!options.outputs) return {loss, torch::Tensor()};
+  return {loss, options.parts == 1 ? outputs.front() : torch::cat(outputs)};
+}
+
+}  // namespace reprise::workloads
