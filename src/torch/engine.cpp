@@ -2,13 +2,17 @@
 #include "torch/engine.h"
 
 #include <atomic>
+#include <exception>
 #include <utility>
 
 #include <reprise/error.h>
 
+#include <ATen/ATen.h>
 #include <ATen/SavedTensorHooks.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "torch/dispatch_mode.h"
 #include "torch/interpreter.h"
@@ -21,6 +25,25 @@ using torch::autograd::Engine;
 
 // LibTorch changed how it owns nodes (shared_ptr, later intrusive_ptr); take the type from it.
 using NodePtr = decltype(torch::autograd::NodeTask::fn_);
+
+std::atomic<int64_t> running_passes{0};
+std::atomic<void (*)(bool)> passes_are_over{nullptr};
+
+/// Stands around one backward pass.
+class RunningPass {
+ public:
+  RunningPass() { ++running_passes; }
+  ~RunningPass() {
+    if (--running_passes > 0) return;
+    const bool failed = std::uncaught_exceptions() > exceptions_;
+    if (const auto function = passes_are_over.load()) function(failed);
+  }
+  RunningPass(const RunningPass&) = delete;
+  RunningPass& operator=(const RunningPass&) = delete;
+
+ private:
+  const int exceptions_ = std::uncaught_exceptions();
+};
 
 class HookEngine final : public Engine {
  public:
@@ -39,6 +62,7 @@ class HookEngine final : public Engine {
                                          const torch::autograd::variable_list& inputs,
                                          bool keep_graph, bool create_graph, bool accumulate_grad,
                                          const torch::autograd::edge_list& outputs) override {
+    const RunningPass running;
     const BackwardModes modes;
     return previous_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
@@ -92,6 +116,24 @@ void ensure_engine() {
   if (&Engine::get_default_engine() != installed.load()) {
     throw Error("another library replaced LibTorch's autograd engine after Reprise was set up",
                 "load that library (in Python: import torch) before the first use of Reprise");
+  }
+}
+
+void when_passes_are_over(void (*function)(bool)) { passes_are_over = function; }
+
+bool passes_are_running() { return running_passes > 0; }
+
+void clear_failed_passes() {
+  if (torch::autograd::get_current_graph_task_id() >= 0) return;
+  try {
+    const c10::AutoGradMode grad(true);
+    const at::Tensor root = at::zeros({}).requires_grad_();
+    // A view: it saves nothing, and no hook is asked.
+    const at::Tensor number = root.view({});
+    Engine::get_default_engine().execute({torch::autograd::impl::gradient_edge(number)},
+                                         {at::ones({})}, false, false, false,
+                                         {torch::autograd::impl::gradient_edge(root)});
+  } catch (...) {  // it was worth a try
   }
 }
 
