@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/stack.h>
-
 #include "torch/operator_info.h"
 
 // Which operator a tape is running on this thread: whoever reports a failed allocation may name it.

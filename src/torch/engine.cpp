@@ -3,16 +3,17 @@
 
 #include <atomic>
 #include <exception>
+#include <memory>
+#include <type_traits>
 #include <utility>
 
 #include <reprise/error.h>
 
-#include <ATen/ATen.h>
 #include <ATen/SavedTensorHooks.h>
-#include <c10/core/GradMode.h>
+#include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/autograd/function.h>
 
 #include "torch/dispatch_mode.h"
 #include "torch/interpreter.h"
@@ -99,6 +100,26 @@ class HookEngine final : public Engine {
   Engine& previous_;
 };
 
+/// The queue gives out the newest nodes first, and this one after all others.
+class LastNode final : public torch::autograd::Node {
+ public:
+  explicit LastNode(const at::Tensor& input) : Node(/*sequence_nr=*/0) {
+    add_input_metadata(input);
+  }
+
+ private:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
+};
+
+template <class Pointer>
+Pointer make_node(const at::Tensor& input) {
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) {
+    return std::make_shared<LastNode>(input);
+  } else {
+    return c10::make_intrusive<LastNode>(input);
+  }
+}
+
 // Leaked on purpose, like LibTorch's own: a backward pass may still run while the process ends.
 std::atomic<HookEngine*> installed{nullptr};
 
@@ -124,17 +145,17 @@ void when_passes_are_over(void (*function)(bool)) { passes_are_over = function; 
 bool passes_are_running() { return running_passes > 0; }
 
 void clear_failed_passes() {
-  if (torch::autograd::get_current_graph_task_id() >= 0) return;
+  thread_local bool clearing = false;
+  if (clearing || torch::autograd::get_current_graph_task_id() >= 0) return;
+  clearing = true;
   try {
-    const c10::AutoGradMode grad(true);
-    const at::Tensor root = at::zeros({}).requires_grad_();
-    // A view: it saves nothing, and no hook is asked.
-    const at::Tensor number = root.view({});
-    Engine::get_default_engine().execute({torch::autograd::impl::gradient_edge(number)},
-                                         {at::ones({})}, false, false, false,
-                                         {torch::autograd::impl::gradient_edge(root)});
+    const at::Tensor one = at::ones({});
+    const auto last = make_node<NodePtr>(one);
+    Engine::get_default_engine().execute({torch::autograd::Edge(last, 0)}, {one}, false, false,
+                                         /*accumulate_grad=*/true, {});
   } catch (...) {  // it was worth a try
   }
+  clearing = false;
 }
 
 }  // namespace reprise::detail

@@ -20,7 +20,8 @@ void when_passes_are_over(void (*function)(bool failed));
 bool passes_are_running();
 
 /// After a pass that ended by an exception, LibTorch keeps tasks with their gradients in a queue of
-/// this thread; a pass over one number clears it. Does nothing inside of a pass. Does not throw.
+/// this thread; a pass over one number, which comes last in the queue, clears it. Does nothing
+/// inside of a pass. Does not throw.
 void clear_failed_passes();
 
 }  // namespace reprise::detail
