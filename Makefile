@@ -6,7 +6,7 @@ JOBS        ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup configure build demo test stress fuzz bench bench-peers format lint clean help
+.PHONY: setup configure build demo test test-report stress fuzz bench peers classic format lint clean help
 
 setup: ## install what is missing: packages, LibTorch
 	@scripts/setup.sh
@@ -28,6 +28,10 @@ test: build ## all tests
 	@ctest --test-dir $(BUILD_DIR) --output-on-failure --parallel $(JOBS) \
 	  --output-log $(BUILD_DIR)/ctest.log
 
+test-report: configure ## reports of the command, opened in headless Chromium (installed where that can be)
+	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target reprise_command
+	@python3 scripts/test_report.py --build $(BUILD_DIR)
+
 REGIONS ?= 2000
 stress: setup ## random nested regions under sanitizers: address and undefined, then thread
 	@set -e; for preset in asan tsan; do \
@@ -46,11 +50,17 @@ bench: configure ## build the benches and run each
 	  [ -x "$$program" ] && [ -f "$$program" ] || continue; \
 	  echo "== $$program"; "$$program"; done
 
-PEER_PYTHON ?= python3
+PEER_PYTHON ?=
 PEER_FLAGS  ?=
-bench-peers: configure ## against torch.utils.checkpoint; PEER_PYTHON is a Python with all of PyTorch
+peers: configure ## against PyTorch in Python, into docs/benchmarks.md; PEER_PYTHON names one that is there
 	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target gpt_peer peer_meter
-	@python3 bench/peers/compare.py --build $(BUILD_DIR) --python $(PEER_PYTHON) $(PEER_FLAGS)
+	@python3 bench/peers/compare.py --build $(BUILD_DIR) --write \
+	  $(if $(PEER_PYTHON),--python $(PEER_PYTHON),--venv $(BUILD_DIR)/peers-venv) $(PEER_FLAGS)
+
+CLASSIC_FLAGS ?=
+classic: configure ## memory against time by well-known strategies, into docs/benchmarks.md
+	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target reprise_command
+	@python3 bench/classic.py --reprise $(BUILD_DIR)/reprise $(CLASSIC_FLAGS)
 
 format: ## format the C++ files in place
 	@scripts/format.sh

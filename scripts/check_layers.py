@@ -47,6 +47,7 @@ PUBLIC_ROOMS = {
     "error.h": "base",
     "export.h": "base",
     "suggest.h": "base",
+    "text_style.h": "base",
     "version.h": "base",
     "hooks.h": "torch",
     "nested.h": "torch",
@@ -81,6 +82,8 @@ PUBLIC_ROOMS = {
     "resume.h": "training",
     "distributed.h": "distributed",
     "report.h": "report",
+    "html_report.h": "report",
+    "snapshot.h": "report",
     "profile_report.h": "report",
     "reprise.h": "umbrella",
 }

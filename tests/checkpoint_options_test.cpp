@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <array>
+#include <memory>
+#include <sstream>
 #include <thread>
 
 #include <ATen/ThreadLocalState.h>
@@ -159,6 +162,33 @@ TEST(Buffers, ChangeTwiceWhereTheUserSaysSo) {
   const auto options = CheckpointOptions().restore_buffers(false);
   checkpoint(options, norm, leaf({8, 4})).sum().backward();
   EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 2);
+}
+
+// No allocator made the storages that come from a file.
+TEST(Buffers, OfALoadedModuleChangeOnce) {
+  std::stringstream file;
+  torch::save(torch::nn::BatchNorm1d(4), file);
+  torch::nn::BatchNorm1d norm(4);
+  torch::load(norm, file);
+  ASSERT_EQ(norm->num_batches_tracked.storage().allocator(), nullptr);
+  checkpoint(norm, leaf({8, 4})).sum().backward();
+  EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 1);
+}
+
+TEST(Buffers, InMemoryThatIsGoneAreLeftAlone) {
+  int calls = 0;
+  const auto f = [&](const Tensor& x) {
+    const auto memory = std::make_unique<std::array<float, 4>>();
+    const Tensor scratch = torch::from_blob(memory->data(), {4});
+    scratch.copy_(x.detach());
+    ++calls;
+    return (x * scratch.clone()).sin();
+  };
+  const Tensor x = leaf({4});
+  const auto plain = loss_and_gradients({x}, [&] { return f(x).sum(); });
+  const auto ours = loss_and_gradients({x}, [&] { return checkpoint(f, x).sum(); });
+  EXPECT_TRUE(same_bits(plain, ours));
+  EXPECT_EQ(calls, 3);
 }
 
 TEST(Buffers, VersionsAreAsIfTheReplayHadNotBeen) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <cstdlib>
 #include <regex>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <sys/wait.h>
 
+#include "tests/run_command.h"
 #include "tests/temp_folder.h"
 
 // The built command, run as a process: results, exit codes, and one clear line for each mistake.
@@ -20,25 +19,11 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
+using tests::Outcome;
 using tests::TempFolder;
 
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-// `arguments` are words for the shell; `environment` is such as "NAME=value".
 Outcome run(const std::string& arguments, const std::string& environment = "") {
-  const TempFolder folder;
-  const std::string line = environment + " '" + REPRISE_COMMAND + "' " + arguments + " >'" +
-                           folder.path("out") + "' 2>'" + folder.path("err") + "' </dev/null";
-  const int status = std::system(line.c_str());
-  Outcome outcome;
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  outcome.out = tests::read_file(folder.path("out"));
-  outcome.err = tests::read_file(folder.path("err"));
-  return outcome;
+  return tests::run_command(REPRISE_COMMAND, arguments, environment);
 }
 
 struct Mistake {
@@ -77,6 +62,17 @@ TEST(Command, rejects_unknown_verbs_workloads_options_and_strategies_with_the_ne
            {"train blocks --strategy segments:0", 2, "'segments:0'"},
            {"train blocks --strategy sequential:9 --steps 1", 2, "9 of a workload of 5 layers"},
            {"compare digits --layers 3", 2, "--layers does nothing"},
+           {"train blocks --batch 8 --steps 1 --strategy accumulate:9", 2,
+            "8 cannot be taken in 9 parts"},
+           {"train blocks --steps 1 --strategy accumulate:2 --accumulate 2", 2,
+            "both take the batch in parts"},
+           {"compare blocks --strategies accumulate:0", 2, "'accumulate:0': expected a whole"},
+           {"compare blocks --batch 8 --strategies accumulate:9", 2,
+            "8 cannot be taken in 9 parts"},
+           {"compare blocks --strategies parts", 2, "the layers of 'blocks' have no parts"},
+           {"compare blocks --layers 2 --strategies tape:advised", 2, "the advice for 2 layers"},
+           {"compare blocks --segment-scan --strategies plain", 2, "chooses the strategies itself"},
+           {"compare blocks --segment-scan --layers 1", 2, "'blocks' has one layer"},
            {"doctor --steps 3", 2, "unknown option '--steps'"},
        }) {
     expect_rejected(mistake);
@@ -92,6 +88,7 @@ TEST(Command, rejects_numbers_that_are_none_by_the_name_of_the_option) {
            {"compare blocks --width 1.5", 2, "--width: '1.5'"},
            {"compare blocks --width ''", 2, "--width: ''"},
            {"compare blocks --steps 99999999999999999999", 2, "--steps: '99999999999999999999'"},
+           {"compare blocks --train 0", 2, "--train: '0'"},
            {"compare digits --hidden 256,0", 2, "--hidden: '0'"},
            {"compare digits --hidden 256", 2, "--hidden: two sizes"},
            {"compare digits --dropout 1", 2, "--dropout: a probability"},
@@ -104,6 +101,26 @@ TEST(Command, rejects_numbers_that_are_none_by_the_name_of_the_option) {
            {"train digits --log-every 0", 2, "--log-every: '0'"},
            {"train digits --steps 0", 2, "--steps: '0'"},
            {"train blocks", 2, "nothing says when to stop"},
+       }) {
+    expect_rejected(mistake);
+  }
+}
+
+TEST(Command, rejects_what_models_of_pictures_and_scripts_cannot_be_or_take) {
+  const TempFolder folder;
+  const std::string text = folder.write("text.pt", "no script");
+  for (const Mistake& mistake : std::vector<Mistake>{
+           {"compare resnet50 --depth 101", 2, "--depth: there is no ResNet of 101"},
+           {"compare resnet50 --batch 1 --size 32", 2, "one picture of 32x32"},
+           {"compare resnet50 --images /nowhere", 2, "cannot read the folder '/nowhere'"},
+           {"compare unet --size 60", 2, "--size 60 cannot be halved"},
+           {"compare unet --size 0", 2, "--size: '0'"},
+           {"compare unet --strategies ffn --size 8", 2, "they have decoder"},
+           {"compare script:/nowhere.pt --input 2x3", 2, "cannot open '/nowhere.pt'"},
+           {"compare script:" + text, 2, "--input is missing"},
+           {"compare script:" + text + " --input 2y3", 2, "--input: '2y3'"},
+           {"compare script:" + text + " --input 2 --loss l1", 2, "--loss: 'l1'"},
+           {"compare script:" + text + " --input 2", 1, "is no TorchScript module"},
        }) {
     expect_rejected(mistake);
   }
@@ -182,6 +199,48 @@ TEST(Command, compare_tells_where_regions_do_not_preserve_their_draws) {
   EXPECT_EQ(rows[2]["grads_bit_equal"], false);
 }
 
+TEST(Command, compare_takes_batches_in_parts_without_calling_it_a_failure) {
+  const Outcome outcome =
+      run("compare blocks --width 16 --batch 10 --threads 1 --steps 2 --strategies "
+          "checkpoint,accumulate:3");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("(batch in parts)"), HasSubstr("bit-identical"),
+                                 HasSubstr("not meant to be: accumulate:3")));
+}
+
+TEST(Command, compare_trains_every_strategy_to_the_same_weights) {
+  const TempFolder folder;
+  const Outcome outcome =
+      run("compare digits --hidden 16,16,16 --threads 1 --steps 1 --train 3 --dropout 0.2 --json " +
+          folder.path("r.json"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("each trained 3 steps"), HasSubstr("accuracy"),
+                                 HasSubstr("trained weights too")));
+  const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));
+  EXPECT_EQ(json["train_steps"], 3);
+  EXPECT_EQ(json["rows"][1]["training"]["weights_bit_equal"], true);
+  EXPECT_EQ(json["rows"][1]["training"]["loss"], json["rows"][0]["training"]["loss"]);
+}
+
+TEST(Command, compare_scans_numbers_of_segments_and_prints_markdown) {
+  const TempFolder folder;
+  const Outcome outcome =
+      run("compare blocks --layers 6 --width 16 --threads 1 --steps 1 --segment-scan --markdown "
+          "--json " +
+          folder.path("r.json") + " --report " + folder.path("r.svg"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("| boundaries |"), HasSubstr("-: |"), HasSubstr("###")));
+  EXPECT_THAT(tests::read_file(folder.path("r.svg")),
+              AllOf(HasSubstr("<svg"), HasSubstr("over plain"), HasSubstr("segments")));
+  const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));
+  EXPECT_EQ(json["segment_scan"], true);
+  std::vector<int64_t> segments;
+  for (const auto& row : json["rows"]) {
+    if (!row["segments"].is_null()) segments.push_back(row["segments"]);
+  }
+  EXPECT_EQ(segments, (std::vector<int64_t>{6, 3, 2, 1}));
+}
+
 TEST(Command, compare_digits_is_plain_and_checkpoint_by_default) {
   const Outcome outcome = run("compare digits --hidden 16,16,16 --steps 2 --threads 1");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -216,11 +275,11 @@ TEST(Command, profile_prints_the_tree_and_the_peak_and_writes_json) {
   const Outcome outcome = run(common + "--steps 2 --saved --json " + folder.path("r.json"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
-  EXPECT_THAT(outcome.out,
-              AllOf(StartsWith("gpt on cpu, LibTorch "), HasSubstr("1 thread, medians of 2 steps"),
-                    HasSubstr("\n  attention1 "), HasSubstr("\nsaved tensor "),
-                    HasSubstr("\nalive at the peak "), HasSubstr("\noptimizer state "),
-                    HasSubstr("resident memory of the process ")));
+  EXPECT_THAT(
+      outcome.out,
+      AllOf(StartsWith("gpt on cpu, LibTorch "), HasSubstr("1 thread, medians of 2 steps"),
+            HasSubstr("\n    1 "), HasSubstr("\nsaved tensor "), HasSubstr("\nalive at the peak "),
+            HasSubstr("\noptimizer state "), HasSubstr("resident memory of the process ")));
   const auto json = nlohmann::json::parse(tests::read_file(folder.path("r.json")));
   EXPECT_EQ(json["kind"], "profile");
   EXPECT_EQ(json["steps"], 2);
@@ -230,7 +289,7 @@ TEST(Command, profile_prints_the_tree_and_the_peak_and_writes_json) {
   const Outcome top = run(common + "--steps 1 --top 2");
   EXPECT_THAT(top.out, ContainsRegex("class\n[^\n]+\n[^\n]+\n\na training step"));
   const Outcome flat = run(common + "--steps 1 --module-depth 0");
-  EXPECT_THAT(flat.out, AllOf(HasSubstr("\n(all) "), Not(HasSubstr("attention1 "))));
+  EXPECT_THAT(flat.out, AllOf(HasSubstr("\n(all) "), Not(HasSubstr("attention "))));
 }
 
 TEST(Command, profile_of_shapes_alone_saves_the_same_bytes) {
@@ -261,6 +320,24 @@ TEST(Command, profile_rejects_what_it_cannot_do) {
        }) {
     expect_rejected(mistake);
   }
+}
+
+TEST(Command, train_takes_a_batch_in_parts_by_strategy_or_by_option) {
+  const TempFolder folder;
+  const auto trained = [&](const std::string& arguments) {
+    const Outcome outcome =
+        run("train blocks --width 16 --batch 250 --threads 1 --steps 3 --json " + folder.path("r") +
+            arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return nlohmann::json::parse(tests::read_file(folder.path("r")));
+  };
+  const auto strategy = trained(" --strategy accumulate:4");
+  const auto option = trained(" --accumulate 4");
+  const auto plain = trained("");
+  EXPECT_EQ(strategy["accumulate"], 4);
+  EXPECT_EQ(strategy["loss"], option["loss"]);
+  EXPECT_EQ(strategy["peak_bytes"], option["peak_bytes"]);
+  EXPECT_LT(strategy["peak_bytes"], plain["peak_bytes"]);
 }
 
 TEST(Command, train_writes_json) {

@@ -59,6 +59,13 @@ std::vector<std::string> keys_of(const nlohmann::ordered_json& json) {
   return keys;
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
 TEST(FormatBytes, keeps_three_digits_and_names_the_unit) {
   constexpr int64_t kMiB = 1 << 20;
   EXPECT_EQ(format_bytes(0), "0 B");
@@ -76,17 +83,20 @@ TEST(FormatBytes, keeps_three_digits_and_names_the_unit) {
 TEST(ComparisonJson, has_the_fields_of_the_schema_in_its_order) {
   const auto json = nlohmann::ordered_json::parse(to_json(example()));
   EXPECT_THAT(keys_of(json), ElementsAre("schema", "workload", "device", "libtorch", "threads",
-                                         "parameters", "base_bytes", "steps", "rows"));
+                                         "parameters", "base_bytes", "steps", "segment_scan",
+                                         "train_steps", "quality_name", "quality_unit", "rows"));
   EXPECT_EQ(json["schema"], 1);
   EXPECT_EQ(json["parameters"], 1234567);
   ASSERT_EQ(json["rows"].size(), 2);
   EXPECT_THAT(keys_of(json["rows"][0]),
               ElementsAre("strategy", "peak_bytes", "held_bytes", "memory_ratio", "rss_peak_bytes",
-                          "step_ms_median", "step_ms_min", "time_ratio", "samples_per_second",
-                          "loss", "quality", "grads_bit_equal", "max_abs_grad_diff", "segments",
+                          "step_ms_median", "step_ms_min", "step_ms_q1", "step_ms_q3",
+                          "step_ms_max", "outlier_steps", "time_ratio", "time_ratio_low",
+                          "time_ratio_high", "samples_per_second", "loss", "quality", "exact",
+                          "grads_bit_equal", "max_abs_grad_diff", "buffers_bit_equal", "segments",
                           "longest_segment_layers", "recomputed_ops", "recomputed_ms",
                           "offloaded_bytes", "rng_preserved", "budget_bytes",
-                          "predicted_peak_bytes", "predicted_step_ms", "regions"));
+                          "predicted_peak_bytes", "predicted_step_ms", "regions", "training"));
   EXPECT_THAT(keys_of(json["rows"][1]["regions"][0]),
               ElementsAre("name", "runs", "replays", "milliseconds", "dropped_bytes",
                           "preserves_rng", "saves_nothing"));
@@ -107,6 +117,38 @@ TEST(ComparisonJson, writes_what_is_absent_or_not_finite_as_null) {
   EXPECT_EQ(rows[1]["regions"][1]["preserves_rng"], false);
 }
 
+TEST(ComparisonJson, has_how_training_ended) {
+  Comparison comparison = example();
+  EXPECT_TRUE(nlohmann::json::parse(to_json(comparison))["rows"][0]["training"].is_null());
+  comparison.train_steps = 7;
+  comparison.rows[1].training = TrainingOutcome{0.5, 0.75, 2.5, 1024, false, 1e-3};
+  const auto json = nlohmann::ordered_json::parse(to_json(comparison));
+  EXPECT_EQ(json["train_steps"], 7);
+  EXPECT_THAT(keys_of(json["rows"][1]["training"]),
+              ElementsAre("loss", "quality", "seconds", "peak_bytes", "weights_bit_equal",
+                          "max_abs_weight_diff"));
+  EXPECT_EQ(json["rows"][1]["training"]["quality"], 0.75);
+}
+
+TEST(StrategyRow, keeps_its_promise_or_made_none) {
+  StrategyRow row;
+  EXPECT_TRUE(row.keeps_promise());
+  for (bool StrategyRow::*kept : {&StrategyRow::grads_bit_equal, &StrategyRow::buffers_bit_equal,
+                                  &StrategyRow::rng_preserved}) {
+    StrategyRow broken;
+    broken.*kept = false;
+    EXPECT_FALSE(broken.keeps_promise());
+    broken.exact = false;
+    EXPECT_TRUE(broken.keeps_promise());
+  }
+  row.training = TrainingOutcome();
+  EXPECT_TRUE(row.keeps_promise());
+  row.training->weights_bit_equal = false;
+  EXPECT_FALSE(row.keeps_promise());
+  EXPECT_TRUE(row.preserves_draws());
+  EXPECT_FALSE(example().rows[1].preserves_draws());
+}
+
 TEST(ComparisonJson, survives_any_text) {
   Comparison comparison = example();
   comparison.workload = "a \"quoted\" \n \xff name";
@@ -121,22 +163,22 @@ TEST(TrainingJson, has_settings_log_and_end) {
   const auto json = nlohmann::ordered_json::parse(to_json(training));
   EXPECT_THAT(keys_of(json),
               ElementsAre("schema", "workload", "strategy", "device", "libtorch", "threads", "seed",
-                          "parameters", "max_steps", "until_loss", "log_every", "base_bytes", "log",
-                          "steps", "loss", "reached_loss", "quality", "quality_name", "peak_bytes",
-                          "total_peak_bytes", "seconds", "regions"));
+                          "parameters", "max_steps", "until_loss", "log_every", "accumulate",
+                          "autocast", "first_step", "base_bytes", "log", "steps", "loss",
+                          "reached_loss", "quality", "quality_name", "quality_unit", "peak_bytes",
+                          "total_peak_bytes", "seconds", "samples_per_second", "skipped_steps",
+                          "interrupted", "sample", "warnings", "regions"));
   EXPECT_TRUE(json["max_steps"].is_null());
   EXPECT_EQ(json["until_loss"], 0.5);
   EXPECT_TRUE(json["quality_name"].is_null());
   ASSERT_EQ(json["log"].size(), 2);
-  EXPECT_THAT(keys_of(json["log"][0]),
-              ElementsAre("step", "loss", "peak_bytes", "total_peak_bytes", "step_ms"));
+  EXPECT_THAT(keys_of(json["log"][0]), ElementsAre("step", "loss", "peak_bytes", "total_peak_bytes",
+                                                   "step_ms", "learning_rate"));
   EXPECT_EQ(json["log"][1]["loss"], 2.0);
 }
 
 TEST(ComparisonTable, is_aligned_and_has_units) {
-  std::istringstream text(to_table(example()));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  const std::vector<std::string> lines = lines_of(to_table(example()));
   ASSERT_EQ(lines.size(), 8);
   EXPECT_THAT(lines[7], HasSubstr("note: segments:5 does not preserve random draws"));
   EXPECT_THAT(lines[0],
@@ -148,6 +190,63 @@ TEST(ComparisonTable, is_aligned_and_has_units) {
   EXPECT_THAT(lines[4], HasSubstr("identical"));
   EXPECT_THAT(lines[5], AllOf(HasSubstr("differ by inf"), HasSubstr("4,321 ops")));
   for (const std::string& line : lines) EXPECT_FALSE(line.ends_with(' '));
+}
+
+TEST(ComparisonTable, shows_intervals_spread_and_what_is_not_meant_to_be_exact) {
+  Comparison comparison = example();
+  StrategyRow& row = comparison.rows[1];
+  row.time_ratio_low = 1.25;
+  row.time_ratio_high = 1.5;
+  row.step_ms_q1 = 2;
+  row.step_ms_q3 = 3.5;
+  EXPECT_THAT(to_table(comparison), AllOf(HasSubstr("1.250 to 1.500"), HasSubstr("2.00 to 3.50")));
+  row.buffers_bit_equal = false;
+  row.rng_preserved = false;
+  EXPECT_THAT(to_table(comparison), HasSubstr("differ by inf, RNG moved, buffers differ"));
+  row.exact = false;
+  EXPECT_THAT(to_table(comparison), HasSubstr("differ by inf (batch in parts)"));
+}
+
+TEST(ComparisonTable, has_a_second_table_for_training) {
+  Comparison comparison = example();
+  comparison.train_steps = 20;
+  comparison.quality_name = "accuracy";
+  comparison.quality_unit = "%";
+  comparison.rows[0].training = TrainingOutcome{0.25, 0.5, 1.5, 2 << 20, true, 0};
+  comparison.rows[1].training = TrainingOutcome{0.5, std::nullopt, 1.5, 1 << 20, false, 0.125};
+  const std::string table = to_table(comparison);
+  EXPECT_THAT(table,
+              AllOf(HasSubstr("each trained 20 steps from the same start"), HasSubstr("accuracy"),
+                    HasSubstr("50.00 %"), HasSubstr("identical"), HasSubstr("differ by 0.125")));
+}
+
+TEST(ComparisonTable, a_scan_has_boundaries_lengths_and_bars) {
+  Comparison comparison = example();
+  comparison.segment_scan = true;
+  comparison.rows[1].longest_segment_layers = 11;
+  const std::vector<std::string> lines = lines_of(to_table(comparison));
+  EXPECT_THAT(lines[3],
+              AllOf(HasSubstr("segments"), HasSubstr("boundaries"), HasSubstr("longest")));
+  EXPECT_THAT(lines[4], AllOf(HasSubstr("plain"), HasSubstr(std::string(24, '#'))));
+  EXPECT_THAT(lines[5], AllOf(HasSubstr(" 11 "), HasSubstr("  " + std::string(12, '#') + "  ")));
+}
+
+TEST(ComparisonMarkdown, is_a_table_of_github) {
+  Comparison comparison = example();
+  comparison.rows[1].strategy = "a|b";
+  const std::vector<std::string> lines = lines_of(to_markdown(comparison));
+  ASSERT_EQ(lines.size(), 8);
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("blocks on cpu"), HasSubstr("1,234,567 parameters")));
+  EXPECT_TRUE(lines[2].starts_with("| strategy"));
+  EXPECT_TRUE(lines[3].starts_with("| :-")) << lines[3];
+  EXPECT_THAT(lines[3], HasSubstr("-: |"));
+  EXPECT_THAT(lines[5], HasSubstr("a\\|b"));
+  const auto bars = [](const std::string& line) {
+    return std::count(line.begin(), line.end(), '|');
+  };
+  EXPECT_EQ(bars(lines[2]), bars(lines[3]));
+  EXPECT_EQ(bars(lines[2]), bars(lines[4]));
+  EXPECT_EQ(lines[7], "note: a|b does not preserve random draws: nothing in its regions may draw.");
 }
 
 TEST(WriteFile, writes_and_replaces_whole_files) {

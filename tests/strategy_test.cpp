@@ -32,10 +32,27 @@ std::string message_of(const std::function<void()>& act) {
 }
 
 TEST(StrategyGrammar, reads_every_word_and_keeps_what_was_written) {
-  for (const char* text :
-       {"plain", "checkpoint", "sequential:1", "sequential:12", "segments:5", "layers:10,20,30",
-        "layers:4", "layers:0-11", "layers:3-3", "every:2", "every:9223372036854775807",
-        "checkpoint+operators", "segments:5+reentrant+no_rng", "layers:1,2+no_rng"}) {
+  for (const char* text : {"plain",
+                           "checkpoint",
+                           "sequential:1",
+                           "sequential:12",
+                           "segments:5",
+                           "layers:10,20,30",
+                           "layers:4",
+                           "layers:0-11",
+                           "layers:3-3",
+                           "every:2",
+                           "every:9223372036854775807",
+                           "checkpoint+operators",
+                           "segments:5+reentrant+no_rng",
+                           "layers:1,2+no_rng",
+                           "parts",
+                           "parts+operators",
+                           "tape:advised",
+                           "tape:classes",
+                           "decoder",
+                           "accumulate:1",
+                           "accumulate:16"}) {
     EXPECT_EQ(parse_strategy(text).text, text);
   }
 }
@@ -76,6 +93,13 @@ TEST(StrategyGrammar, rejects_bad_words_and_numbers_with_the_grammar_as_hint) {
                            "layers:0-4,5",
                            "layers:a-b",
                            "tape",
+                           "parts:2",
+                           "accumulate",
+                           "accumulate:",
+                           "accumulate:0",
+                           "accumulate:-4",
+                           "accumulate:two",
+                           "accumulate:4+no_rng",
                            ":",
                            ":3"}) {
     const std::string message = message_of([&] { parse_strategy(text); });
@@ -97,6 +121,7 @@ TEST(StrategyGrammar, options_of_regions_follow_on_a_plus) {
   };
   expect("plain+operators", "has no regions");
   expect("tape:full+no_rng", "has no regions");
+  expect("accumulate:2+reentrant", "has no regions");
   expect("checkpoint+", "unknown option '+'");
   expect("checkpoint+operator", "did you mean 'operators'?");
   expect("checkpoint+no_rng+no_rng", "'+no_rng' stands twice");
@@ -112,6 +137,35 @@ TEST(StrategyGrammar, names_the_nearest_word) {
               HasSubstr("did you mean 'sequential'?"));
   EXPECT_THAT(message_of([] { parse_strategy("xyzzy"); }),
               ::testing::Not(HasSubstr("did you mean")));
+}
+
+TEST(StrategyParts, are_those_of_accumulate_alone) {
+  EXPECT_EQ(parts_of(parse_strategy("accumulate:4")), 4);
+  EXPECT_EQ(parts_of(parse_strategy("checkpoint")), 1);
+  EXPECT_EQ(parts_of(parse_strategy("parts")), 1);
+  EXPECT_FALSE(parse_strategy("accumulate:4").is_plain());
+}
+
+TEST(StrategyPolicy, asks_for_classes_only_where_it_follows_them) {
+  const auto policy = [](const std::string& text, int64_t layers, int& asked) {
+    return policy_of(parse_strategy(text), layers, [&asked] {
+      ++asked;
+      return LayerClasses{{"norm", LayerClass::activation_heavy}};
+    });
+  };
+  int asked = 0;
+  for (const char* text : {"tape:full", "tape:every_layer", "tape:keep_matmuls", "tape:advised"}) {
+    EXPECT_TRUE(policy(text, 3, asked).has_value()) << text;
+    EXPECT_FALSE(needs_classes(parse_strategy(text))) << text;
+  }
+  for (const char* text : {"plain", "checkpoint", "parts", "accumulate:2"}) {
+    EXPECT_FALSE(policy(text, 3, asked).has_value()) << text;
+  }
+  EXPECT_EQ(asked, 0);
+  EXPECT_TRUE(needs_classes(parse_strategy("tape:classes")));
+  EXPECT_TRUE(policy("tape:classes", 1, asked).has_value());
+  EXPECT_EQ(asked, 1);
+  EXPECT_THROW(policy("tape:advised", 2, asked), UsageError);
 }
 
 TEST(StrategyList, gives_the_commas_of_layers_to_layers) {
@@ -142,6 +196,9 @@ TEST(StrategyRegions, are_the_checkpointed_segments) {
               ElementsAre(Segment{0, 2}, Segment{2, 5}, Segment{5, 6}));
   EXPECT_THAT(regions_of("layers:2-3", 6), ElementsAre(Segment{2, 3}, Segment{3, 4}));
   EXPECT_THAT(regions_of("every:2", 5), ElementsAre(Segment{1, 2}, Segment{3, 4}));
+  EXPECT_THAT(regions_of("parts", 2), ElementsAre(Segment{0, 1}, Segment{1, 2}));
+  EXPECT_THAT(regions_of("accumulate:2", 6), IsEmpty());
+  EXPECT_THAT(regions_of("tape:classes", 6), IsEmpty());
 }
 
 TEST(StrategyRegions, checkpoint_follows_the_blocks) {
@@ -195,11 +252,11 @@ TEST(RunLayers, runs_again_what_regions_says) {
 
 TEST(RunLayers, tape_runs_every_layer_once) {
   EXPECT_THAT(calls_of("tape:full", 4), ElementsAre(1, 1, 1, 1));
-  EXPECT_TRUE(policy_of(parse_strategy("tape:full")).has_value());
-  EXPECT_FALSE(policy_of(parse_strategy("checkpoint")).has_value());
+  EXPECT_THAT(calls_of("tape:classes", 4), ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(calls_of("accumulate:2", 4), ElementsAre(1, 1, 1, 1));
 }
 
-TEST(RunParts, runs_again_only_the_part_that_is_named) {
+std::vector<int> part_calls_of(const std::string& text) {
   std::vector<int> calls(2, 0);
   const auto part = [&](int i) {
     return [&calls, i](const torch::Tensor& x) {
@@ -209,8 +266,15 @@ TEST(RunParts, runs_again_only_the_part_that_is_named) {
   };
   const std::vector<LayerPart> parts{{"attention", part(0)}, {"ffn", part(1)}};
   const torch::Tensor x = torch::full({3}, 0.5, torch::requires_grad());
-  run_parts(parse_strategy("ffn"), parts, 3, x).sum().backward();
-  EXPECT_THAT(calls, ElementsAre(1, 2));
+  run_parts(parse_strategy(text), parts, 3, x).sum().backward();
+  return calls;
+}
+
+TEST(RunParts, runs_again_the_part_that_is_named_or_each) {
+  EXPECT_THAT(part_calls_of("plain"), ElementsAre(1, 1));
+  EXPECT_THAT(part_calls_of("ffn"), ElementsAre(1, 2));
+  EXPECT_THAT(part_calls_of("attention"), ElementsAre(2, 1));
+  EXPECT_THAT(part_calls_of("parts"), ElementsAre(2, 2));
 }
 
 TEST(RunLayers, refuses_a_strategy_that_does_not_fit_before_it_runs_a_layer) {

@@ -41,7 +41,7 @@ class BertModel final : public nn::Module {
         positions_(register_module("positions", nn::Embedding(context, sizes.width))),
         norm_(register_module("norm", layer_norm(sizes.width))),
         dropout_(register_module("dropout", nn::Dropout(sizes.dropout))),
-        blocks_(register_module("blocks", std::make_shared<TransformerStack>(sizes))),
+        blocks_(register_module("layers", std::make_shared<TransformerStack>(sizes))),
         head_(register_module("head", nn::Linear(sizes.width, sizes.width))),
         head_norm_(register_module("head_norm", layer_norm(sizes.width))),
         bias_(register_parameter("bias", torch::zeros({kWords}))) {

@@ -49,11 +49,8 @@ Blocks::Blocks(const WorkloadOptions& options)
   module_->to(options.device);
 }
 
-// Drawn on the CPU, so that every device gets the same numbers.
 Batch Blocks::batch(int64_t step) {
-  at::Generator generator = at::globalContext().defaultGenerator(torch::kCPU).clone();
-  generator.set_current_seed(step_seed(step));
-  const torch::Tensor input = torch::randn(shape_, generator).to(device());
+  const torch::Tensor input = torch::randn(shape_, step_generator(step)).to(device());
   return {input.detach().requires_grad_(), torch::Tensor()};
 }
 

@@ -8,8 +8,10 @@
 #include <reprise/error.h>
 #include <reprise/stats.h>
 
+#include "workloads/compare_training.h"
 #include "workloads/libtorch.h"
 #include "workloads/measured_step.h"
+#include "workloads/statistics.h"
 
 namespace reprise::workloads {
 namespace {
@@ -32,16 +34,21 @@ std::vector<Strategy> plain_first(std::vector<Strategy> strategies) {
   return strategies;
 }
 
-Contestant enter(const Workload& workload, const Strategy& strategy) {
+// A layer that is cut into parts is as many regions.
+Contestant enter(Workload& workload, const Strategy& strategy) {
+  workload.check(strategy);
   Contestant contestant{strategy, {}, {}};
-  contestant.row.strategy = strategy.text;
-  const auto layers = static_cast<int64_t>(workload.layers().size());
-  const std::vector<Segment> checkpointed = regions(strategy, layers, workload.blocks());
+  StrategyRow& row = contestant.row;
+  row.strategy = strategy.text;
+  row.exact = parts_of(strategy) == 1;
   if (strategy.is_plain()) return contestant;
+  const std::vector<Segment> checkpointed = workload.regions_of(strategy);
+  const bool each_part = asks_for_parts(strategy) && !part_of(strategy);
+  const std::size_t parts = each_part ? workload.part_names().size() : 1;
   int64_t longest = 0;
   for (const Segment& region : checkpointed) longest = std::max(longest, region.size());
-  contestant.row.segments = static_cast<int64_t>(checkpointed.size());
-  contestant.row.longest_segment_layers = longest;
+  row.segments = static_cast<int64_t>(checkpointed.size() * parts);
+  row.longest_segment_layers = longest;
   return contestant;
 }
 
@@ -63,6 +70,7 @@ void add_step(Contestant& contestant, const MeasuredStep& step, const StepResult
   contestant.milliseconds.push_back(step.milliseconds);
   const Difference difference = compare_results(step.results, expected);
   row.grads_bit_equal = row.grads_bit_equal && difference.bit_equal;
+  row.buffers_bit_equal = row.buffers_bit_equal && difference.buffers_bit_equal;
   row.rng_preserved = row.rng_preserved && difference.rng_preserved;
   row.max_abs_grad_diff = std::max(row.max_abs_grad_diff, difference.max_abs);
 }
@@ -78,25 +86,31 @@ void count_replays(Workload& workload, Contestant& contestant) {
   contestant.row.regions = report.regions();
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-void finish_row(Contestant& contestant, int64_t samples) {
+void finish_row(Contestant& contestant, const Contestant& plain, int64_t samples) {
   StrategyRow& row = contestant.row;
-  row.step_ms_median = median(contestant.milliseconds);
-  row.step_ms_min =
-      *std::min_element(contestant.milliseconds.begin(), contestant.milliseconds.end());
-  row.samples_per_second = static_cast<double>(samples) * 1000 / row.step_ms_median;
+  const Spread spread = spread_of(contestant.milliseconds);
+  row.step_ms_median = spread.median;
+  row.step_ms_min = spread.min;
+  row.step_ms_q1 = spread.q1;
+  row.step_ms_q3 = spread.q3;
+  row.step_ms_max = spread.max;
+  row.outlier_steps = spread.outliers;
+  row.samples_per_second = static_cast<double>(samples) * 1000 / spread.median;
+  row.memory_ratio =
+      static_cast<double>(row.peak_bytes) / static_cast<double>(plain.row.peak_bytes);
+  row.time_ratio = spread.median / spread_of(plain.milliseconds).median;
+  if (&contestant == &plain) return;
+  if (const auto interval = ratio_interval(contestant.milliseconds, plain.milliseconds)) {
+    row.time_ratio_low = interval->low;
+    row.time_ratio_high = interval->high;
+  }
 }
 
 class Progress {
  public:
   Progress(const CompareOptions& options, int64_t total) : options_(options), total_(total) {}
-  void next(const Contestant& contestant) {
-    if (options_.progress) options_.progress(done_, total_, contestant.strategy.text);
+  void next(const std::string& strategy) {
+    if (options_.progress) options_.progress(done_, total_, strategy);
     ++done_;
   }
 
@@ -113,7 +127,7 @@ void run_rounds(Workload& workload, std::vector<Contestant>& contestants,
   for (int64_t step = 0; step < options.steps; ++step) {
     StepResults expected;
     for (Contestant& contestant : contestants) {
-      progress.next(contestant);
+      progress.next(contestant.strategy.text);
       MeasuredStep measured = measure_step(workload, contestant.strategy, step);
       const bool first = &contestant == &contestants.front();
       if (first) {
@@ -127,10 +141,10 @@ void run_rounds(Workload& workload, std::vector<Contestant>& contestants,
 }
 
 void require_steps(const CompareOptions& options) {
-  if (options.steps >= 1 && options.warmup >= 0) return;
+  if (options.steps >= 1 && options.warmup >= 0 && options.train >= 0) return;
   throw UsageError("a comparison needs one measured step or more, got " +
-                       std::to_string(options.steps) + " and " + std::to_string(options.warmup) +
-                       " for warm-up",
+                       std::to_string(options.steps) + ", " + std::to_string(options.warmup) +
+                       " for warm-up and " + std::to_string(options.train) + " of training",
                    "use --steps 10");
 }
 
@@ -143,6 +157,7 @@ Comparison compare(Workload& workload, const std::vector<Strategy>& strategies,
   for (const Strategy& strategy : plain_first(strategies)) {
     contestants.push_back(enter(workload, strategy));
   }
+  for (const Contestant& contestant : contestants) workload.prepare(contestant.strategy);
   Comparison comparison;
   comparison.workload = workload.name();
   comparison.device = workload.device().str();
@@ -152,27 +167,48 @@ Comparison compare(Workload& workload, const std::vector<Strategy>& strategies,
   comparison.steps = options.steps;
 
   const auto entries = static_cast<int64_t>(contestants.size());
-  Progress progress(options, entries * (options.warmup + options.steps + 1));
+  const int64_t runs = options.train > 0 ? 1 : 0;
+  Progress progress(options, entries * (options.warmup + options.steps + 1 + runs));
   for (int64_t round = 0; round < options.warmup; ++round) {
     for (Contestant& contestant : contestants) {
-      progress.next(contestant);
+      progress.next(contestant.strategy.text);
       measure_step(workload, contestant.strategy, 0);
     }
   }
   run_rounds(workload, contestants, options, progress, comparison);
   const std::optional<Quality> quality = workload.quality();
+  if (quality) {
+    comparison.quality_name = quality->name;
+    comparison.quality_unit = quality->unit;
+  }
   for (Contestant& contestant : contestants) {
-    progress.next(contestant);
+    progress.next(contestant.strategy.text);
     count_replays(workload, contestant);
-    finish_row(contestant, workload.samples_per_batch());
-    StrategyRow& row = contestant.row;
-    const StrategyRow& plain = contestants.front().row;
-    row.memory_ratio = static_cast<double>(row.peak_bytes) / static_cast<double>(plain.peak_bytes);
-    row.time_ratio = row.step_ms_median / plain.step_ms_median;
-    if (quality) row.quality = quality->value;
-    comparison.rows.push_back(row);
+    finish_row(contestant, contestants.front(), workload.samples_per_batch());
+    if (quality) contestant.row.quality = quality->value;
+    comparison.rows.push_back(contestant.row);
+  }
+  if (options.train > 0) {
+    train_side_by_side(workload, comparison, options.train,
+                       [&](const std::string& strategy) { progress.next(strategy); });
   }
   return comparison;
+}
+
+std::vector<Strategy> segment_scan(const Workload& workload) {
+  const int64_t layers = workload.layer_count();
+  if (layers < 2) {
+    throw UsageError("'" + workload.name() + "' has one layer, which cannot be cut into segments",
+                     "give --layers 2 or more, or choose another workload");
+  }
+  std::vector<Strategy> strategies;
+  int64_t last = 0;
+  for (int64_t size = 1; size <= layers; ++size) {
+    const auto segments = static_cast<int64_t>(make_segments(layers, size).size());
+    if (std::exchange(last, segments) == segments) continue;
+    strategies.push_back(parse_strategy("segments:" + std::to_string(size)));
+  }
+  return strategies;
 }
 
 }  // namespace reprise::workloads

@@ -19,14 +19,21 @@ namespace reprise::workloads {
 struct CompareOptions {
   int64_t steps = 10;  ///< measured steps of each strategy
   int64_t warmup = 1;  ///< unmeasured steps of each strategy before them
-  /// Told before each step: how many are done, of how many, and whose is next. Default: nobody.
+  int64_t train = 0;   ///< then each strategy trains so many steps. Default: none
+  /// Told before each step, or each training run: how many are done, of how many, and whose is
+  /// next. Default: nobody.
   std::function<void(int64_t done, int64_t total, const std::string& strategy)> progress;
 };
 
-/// Plain runs first, whether `strategies` names it or not. Weights are left as they were.
-/// Throws UsageError when a strategy does not fit, before anything runs, and Error when plain's
-/// loss is not a finite number.
+/// Plain runs first, whether `strategies` names it or not. Weights and buffers are left as they
+/// were. Throws UsageError when a strategy does not fit, before anything runs, and Error when
+/// plain's loss is not a finite number.
 Comparison compare(Workload& workload, const std::vector<Strategy>& strategies,
                    const CompareOptions& options = {});
+
+/// Strategies from each layer by itself to all layers as one segment: for each number of segments
+/// that equal sizes can make, the smallest size that makes it. Throws UsageError for a workload
+/// with fewer than two layers.
+std::vector<Strategy> segment_scan(const Workload& workload);
 
 }  // namespace reprise::workloads

@@ -22,7 +22,7 @@ class GptModel final : public nn::Module {
   GptModel(const TransformerSizes& sizes, int64_t context)
       : tokens_(register_module("tokens", nn::Embedding(kBytes, sizes.width))),
         positions_(register_module("positions", nn::Embedding(context, sizes.width))),
-        blocks_(register_module("blocks", std::make_shared<TransformerStack>(sizes))),
+        blocks_(register_module("layers", std::make_shared<TransformerStack>(sizes))),
         norm_(register_module("norm", layer_norm(sizes.width))) {
     const torch::NoGradGuard no_grad;  // as GPT-2: the head is the embedding, so keep it small
     tokens_->weight.normal_(0, 0.02);

@@ -7,6 +7,9 @@
 #include <reprise/equality.h>
 #include <reprise/meter.h>
 
+#include "workloads/parts.h"
+#include "workloads/snapshot.h"
+
 namespace reprise::workloads {
 namespace {
 
@@ -22,25 +25,12 @@ std::vector<torch::Tensor> take_gradients(Workload& workload, Batch& batch) {
   return gradients;
 }
 
-std::vector<torch::Tensor> generator_states(torch::Device device) {
-  std::vector<torch::Device> devices = {torch::kCPU};
-  if (!device.is_cpu()) devices.push_back(device);
-  std::vector<torch::Tensor> states;
-  for (const torch::Device& each : devices) {
-    states.push_back(at::globalContext().defaultGenerator(each).get_state());
-  }
-  return states;
-}
-
-bool all_bit_equal(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), bit_equal);
-}
-
 }  // namespace
 
 MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t step) {
   const Meter meter(workload.device());
   Batch batch = workload.batch(step);
+  const Snapshot buffers(workload.module().buffers());
   workload.module().zero_grad(/*set_to_none=*/true);
   torch::manual_seed(workload.step_seed(step));
   synchronize(workload.device());
@@ -48,18 +38,24 @@ MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t 
 
   MeasuredStep measured;
   PeakScope scope(meter);
+  PartsOptions parts;
+  parts.parts = parts_of(strategy);
+  parts.outputs = parts.parts == 1;
+  parts.on_forward = [&] {
+    measured.held_bytes = std::max(measured.held_bytes, meter.live() - scope.base());
+  };
   const auto start = std::chrono::steady_clock::now();
-  ForwardResult result = workload.run(strategy, batch);
-  measured.held_bytes = meter.live() - scope.base();
-  result.loss.backward();
+  const ForwardResult result = run_in_parts(workload, strategy, batch, parts);
   synchronize(workload.device());
   const auto end = std::chrono::steady_clock::now();
-  measured.base_bytes = scope.base();
+  measured.base_bytes = scope.base() - buffers.bytes();
   measured.peak_bytes = scope.peak_above_base();
   measured.milliseconds = std::chrono::duration<double, std::milli>(end - start).count();
   if (resident) measured.rss_peak_bytes = resident_peak_bytes();
-  measured.results = {result.loss.detach(), result.output.detach(), take_gradients(workload, batch),
-                      generator_states(workload.device())};
+  measured.results = {result.loss, result.output, take_gradients(workload, batch),
+                      generator_states(workload.device()),
+                      Snapshot(workload.module().buffers()).contents()};
+  buffers.restore();
   return measured;
 }
 
@@ -69,10 +65,9 @@ Difference compare_results(const StepResults& results, const StepResults& expect
                          bit_equal(results.output, expected.output) &&
                          all_bit_equal(results.gradients, expected.gradients);
   difference.rng_preserved = all_bit_equal(results.generators, expected.generators);
-  if (difference.bit_equal) return difference;
-  for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
-    difference.max_abs = std::max(
-        difference.max_abs, max_abs_difference(results.gradients.at(i), expected.gradients[i]));
+  difference.buffers_bit_equal = all_bit_equal(results.buffers, expected.buffers);
+  if (!difference.bit_equal) {
+    difference.max_abs = max_abs_difference(results.gradients, expected.gradients);
   }
   return difference;
 }

@@ -11,16 +11,17 @@
 
 // One step of a comparison: gradients set to none, forward, backward, no optimiser step. A
 // workload, a strategy and the number of the step come in; bytes, time and every result that must
-// not depend on the strategy go out.
+// not depend on the strategy go out. Weights and buffers are afterwards as they were.
 
 namespace reprise::workloads {
 
 /// What a step computed. Equal bits are expected of every strategy.
 struct StepResults {
   torch::Tensor loss;
-  torch::Tensor output;
+  torch::Tensor output;                   ///< undefined where the batch was taken in parts
   std::vector<torch::Tensor> gradients;   ///< of the parameters, then of the input if it has one
   std::vector<torch::Tensor> generators;  ///< states of the default generators after the step
+  std::vector<torch::Tensor> buffers;     ///< of the module, after the step
 };
 
 struct MeasuredStep {
@@ -38,6 +39,7 @@ struct Difference {
   bool bit_equal = true;  ///< loss, output and gradients
   double max_abs = 0;     ///< over the gradients
   bool rng_preserved = true;
+  bool buffers_bit_equal = true;
 };
 
 Difference compare_results(const StepResults& results, const StepResults& expected);

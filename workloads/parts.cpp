@@ -22,6 +22,7 @@ ForwardResult run_in_parts(Workload& workload, const Strategy& strategy, const B
   double total = 0;
   for (const Batch& part : workload.split(batch, options.parts)) {
     const double weight = workload.loss_weight(part);
+    if (options.on_begin) options.on_begin();
     const ForwardResult result = workload.run(strategy, part);
     if (options.on_forward) options.on_forward();
     group.backward(scaled(result.loss, options.scaler), weight);
@@ -31,7 +32,9 @@ ForwardResult run_in_parts(Workload& workload, const Strategy& strategy, const B
     loss = loss.defined() ? loss + weighted : weighted;
     total += weight;
   }
-  group.finish(workload.module().parameters());
+  std::vector<torch::Tensor> leaves = workload.module().parameters();
+  if (batch.input.requires_grad()) leaves.push_back(batch.input);
+  group.finish(leaves);
   if (options.parts > 1) loss = loss / total;
   if (!options.outputs) return {loss, torch::Tensor()};
   return {loss, options.parts == 1 ? outputs.front() : torch::cat(outputs)};

@@ -17,7 +17,8 @@ struct PartsOptions {
   int64_t parts = 1;                 ///< one after the other, their gradients added up
   GradScaler* scaler = nullptr;      ///< scales the losses, if given
   bool outputs = true;               ///< hand out what the model put out
-  std::function<void()> on_forward;  ///< called at the end of each forward pass. Default: nobody
+  std::function<void()> on_begin;    ///< called before each forward pass. Default: nobody
+  std::function<void()> on_forward;  ///< called at the end of each. Default: nobody
 };
 
 /// Leaves the gradients of the whole batch's mean loss behind. The loss is that mean, and the

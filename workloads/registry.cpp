@@ -8,6 +8,9 @@
 #include "workloads/blocks.h"
 #include "workloads/digits.h"
 #include "workloads/gpt.h"
+#include "workloads/resnet.h"
+#include "workloads/script.h"
+#include "workloads/unet.h"
 #include "workloads/words.h"
 #include "workloads/workload.h"
 
@@ -39,8 +42,17 @@ const std::vector<Entry>& entries() {
        {"--layers", "--width", "--heads", "--context", "--batch", "--dropout", "--text",
         "--schedule"},
        make<Bert>},
+      {"resnet50", {"--depth", "--batch", "--size", "--images"}, make<ResNet>},
+      {"unet", {"--layers", "--width", "--size", "--batch"}, make<UNet>},
   };
   return kEntries;
+}
+
+// Scripts have no name of their own: the file follows on the colon.
+const std::string kScript = "script:";
+const Entry& script_entry() {
+  static const Entry kEntry = {"script:FILE", {"--input", "--loss"}, nullptr};
+  return kEntry;
 }
 
 struct Given {
@@ -75,8 +87,10 @@ std::vector<Given> given(const WorkloadOptions& options) {
   add("--hidden", options.hidden);
   add("--dropout", options.dropout);
   add("--depth", options.depth);
+  add("--size", options.size);
   add("--schedule", options.schedule);
   add("--input", options.input);
+  add("--loss", options.loss);
   add("--data", options.data);
   add("--text", options.text);
   add("--images", options.images);
@@ -84,6 +98,7 @@ std::vector<Given> given(const WorkloadOptions& options) {
 }
 
 const Entry& entry_of(const std::string& name) {
+  if (name.starts_with(kScript)) return script_entry();
   for (const Entry& entry : entries()) {
     if (entry.name == name) return entry;
   }
@@ -121,6 +136,7 @@ void check_values(const WorkloadOptions& options) {
   check("--context", options.context);
   check("--batch", options.batch);
   check("--depth", options.depth);
+  check("--size", options.size);
   check("--schedule", options.schedule);
   if (options.hidden) require_positive("--hidden", *options.hidden);
   // Written so that NaN fails as well.
@@ -137,6 +153,7 @@ void check_values(const WorkloadOptions& options) {
 std::vector<std::string> workload_names() {
   std::vector<std::string> names;
   for (const Entry& entry : entries()) names.push_back(entry.name);
+  names.push_back(script_entry().name);
   return names;
 }
 
@@ -145,6 +162,7 @@ std::string workload_summary() {
   for (const Entry& entry : entries()) {
     parts.push_back(entry.name + " (" + join(entry.options) + ")");
   }
+  parts.push_back(script_entry().name + " (" + join(script_entry().options) + ")");
   return join(parts);
 }
 
@@ -163,6 +181,9 @@ std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadO
   reject_unused(entry, options);
   check_values(options);
   torch::manual_seed(static_cast<uint64_t>(options.seed));
+  if (&entry == &script_entry()) {
+    return std::make_unique<Script>(name.substr(kScript.size()), options);
+  }
   return entry.make(options);
 }
 

@@ -12,6 +12,8 @@
 #include <reprise/scope.h>
 #include <reprise/sequential.h>
 
+#include <c10/core/GradMode.h>
+
 #include "workloads/words.h"
 
 namespace reprise::workloads {
@@ -63,19 +65,21 @@ StrategyKind parse_layers(const std::string& text, const std::string& value) {
   return cut;
 }
 
-const std::vector<std::pair<std::string, Policy>>& tape_policies() {
-  static const std::vector<std::pair<std::string, Policy>> kPolicies = {
-      {"full", Policy::full()},
-      {"every_layer", Policy::every_layer()},
-      {"keep_matmuls", Policy::keep_matmuls()},
+const std::vector<std::pair<std::string, OnTape::Rules>>& tape_policies() {
+  static const std::vector<std::pair<std::string, OnTape::Rules>> kPolicies = {
+      {"full", OnTape::Rules::full},
+      {"every_layer", OnTape::Rules::every_layer},
+      {"keep_matmuls", OnTape::Rules::keep_matmuls},
+      {"advised", OnTape::Rules::advised},
+      {"classes", OnTape::Rules::classes},
   };
   return kPolicies;
 }
 
 StrategyKind parse_tape(const std::string& text, const std::string& value) {
   std::vector<std::string> names;
-  for (const auto& [name, policy] : tape_policies()) {
-    if (name == value) return OnTape{policy};
+  for (const auto& [name, rules] : tape_policies()) {
+    if (name == value) return OnTape{rules};
     names.push_back(name);
   }
   throw UsageError("strategy '" + text + "': unknown policy '" + value + "'",
@@ -107,7 +111,18 @@ const std::vector<Word>& words() {
        }},
       {"attention", "attention", OnlyPart{"attention"}, nullptr},
       {"ffn", "ffn", OnlyPart{"ffn"}, nullptr},
-      {"tape", "tape:full, tape:every_layer or tape:keep_matmuls", {}, parse_tape},
+      {"decoder", "decoder", OnlyPart{"decoder"}, nullptr},
+      {"parts", "parts", EachPart{}, nullptr},
+      {"tape",
+       "tape:full, tape:every_layer, tape:keep_matmuls, tape:advised or tape:classes",
+       {},
+       parse_tape},
+      {"accumulate",
+       "accumulate:N",
+       {},
+       [](const std::string& text, const std::string& value) -> StrategyKind {
+         return InParts{positive(text, value)};
+       }},
   };
   return kWords;
 }
@@ -126,12 +141,17 @@ const std::vector<Modifier>& modifiers() {
   return kModifiers;
 }
 
+bool has_regions(const StrategyKind& kind) {
+  return !std::holds_alternative<Plain>(kind) && !std::holds_alternative<OnTape>(kind) &&
+         !std::holds_alternative<InParts>(kind);
+}
+
 // `parts` are the strategy without modifiers, then the modifiers.
 CheckpointOptions parse_modifiers(const std::string& text, const std::vector<std::string>& parts,
                                   const StrategyKind& kind) {
   CheckpointOptions region;
   if (parts.size() == 1) return region;
-  if (std::holds_alternative<Plain>(kind) || std::holds_alternative<OnTape>(kind)) {
+  if (!has_regions(kind)) {
     bad_value(text, "'" + parts[0] + "' has no regions to which '+" + parts[1] + "' could apply");
   }
   for (std::size_t i = 1; i < parts.size(); ++i) {
@@ -255,6 +275,8 @@ std::vector<Segment> regions(const Strategy& strategy, int64_t layers,
   return std::visit(Overloaded{
                         [&](const Plain&) { return std::vector<Segment>(); },
                         [&](const OnTape&) { return std::vector<Segment>(); },
+                        [&](const InParts&) { return std::vector<Segment>(); },
+                        [&](const EachPart&) { return single_layers(0, layers - 1, 1); },
                         [&](const OnlyPart&) { return single_layers(0, layers - 1, 1); },
                         [&](const EachBlock&) { return blocks; },
                         [&](const BalancedSegments& kind) {
@@ -283,15 +305,55 @@ std::vector<Segment> regions(const Strategy& strategy, int64_t layers,
                     strategy.kind);
 }
 
-std::optional<Policy> policy_of(const Strategy& strategy) {
+std::optional<Policy> policy_of(const Strategy& strategy, int64_t layers,
+                                const std::function<LayerClasses()>& classes) {
   const auto* tape = std::get_if<OnTape>(&strategy.kind);
-  return tape ? std::optional<Policy>(tape->policy) : std::nullopt;
+  if (tape == nullptr) return std::nullopt;
+  switch (tape->rules) {
+    case OnTape::Rules::full:
+      return Policy::full();
+    case OnTape::Rules::every_layer:
+      return Policy::every_layer();
+    case OnTape::Rules::keep_matmuls:
+      return Policy::keep_matmuls();
+    case OnTape::Rules::advised:
+      return Policy::advised(layers);
+    case OnTape::Rules::classes:
+      return Policy::keep_names({"block", "layer"})
+          .then(Policy::layer_class(classes(), LayerClass::activation_heavy, Action::recompute));
+  }
+  return std::nullopt;
+}
+
+bool needs_classes(const Strategy& strategy) {
+  const auto* tape = std::get_if<OnTape>(&strategy.kind);
+  return tape != nullptr && tape->rules == OnTape::Rules::classes;
+}
+
+bool asks_for_parts(const Strategy& strategy) {
+  return std::holds_alternative<EachPart>(strategy.kind) ||
+         std::holds_alternative<OnlyPart>(strategy.kind);
+}
+
+int64_t parts_of(const Strategy& strategy) {
+  const auto* split = std::get_if<InParts>(&strategy.kind);
+  return split != nullptr ? split->parts : 1;
 }
 
 std::optional<std::string> part_of(const Strategy& strategy) {
   const auto* only = std::get_if<OnlyPart>(&strategy.kind);
   return only ? std::optional<std::string>(only->name) : std::nullopt;
 }
+
+namespace {
+
+// Whether values belong to "layers.3.ffn". Where they do not, they belong to the module whose
+// parameter was read last: profiles and measured classes look at those, which are finer.
+bool names_layers(const Strategy& strategy) {
+  return !strategy.is_plain() && !needs_classes(strategy);
+}
+
+}  // namespace
 
 at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& parts, int64_t layer,
                      at::Tensor x) {
@@ -301,16 +363,41 @@ at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& par
         .name("layer " + std::to_string(layer) + ", " + part.name);
   };
   for (const LayerPart& part : parts) {
-    const ModuleScope module(part.name);
-    x = boundary(only == part.name ? checkpoint(region(part), part.run, x) : part.run(x), "layer");
+    std::optional<ModuleScope> module;
+    if (names_layers(strategy)) module.emplace(part.name);
+    const bool chosen = std::holds_alternative<EachPart>(strategy.kind) || only == part.name;
+    x = boundary(chosen ? checkpoint(region(part), part.run, x) : part.run(x), "layer");
   }
   return x;
 }
 
-at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,
-                      const std::vector<Segment>& blocks, at::Tensor x) {
+namespace {
+
+using reprise::boundary;  // of one tensor
+
+State boundary(State state) {
+  for (at::Tensor& x : state) x = boundary(x);
+  return state;
+}
+
+// A reentrant region is reached by the gradient of what it is given, and data requires none.
+at::Tensor reachable(const at::Tensor& x) {
+  const bool can = c10::GradMode::is_enabled() && x.is_floating_point();
+  return can && !x.requires_grad() ? x.detach().requires_grad_() : x;
+}
+
+State reachable(State state) {
+  state.front() = reachable(state.front());
+  return state;
+}
+
+// `X` is what flows from layer to layer.
+template <class X>
+X run_chain(const Strategy& strategy, const std::vector<std::function<X(const X&)>>& layers,
+            const std::vector<Segment>& blocks, X x) {
   const auto count = static_cast<int64_t>(layers.size());
   const std::vector<Segment> checkpointed = regions(strategy, count, blocks);
+  if (strategy.region.variant() == Variant::reentrant) x = reachable(std::move(x));
   const auto segmented = [&] {
     return checkpoint_segments(strategy.region, layers, checkpointed, std::move(x));
   };
@@ -329,9 +416,10 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
   };
   // The parts are checkpointed by run_parts(), inside the layers.
   const auto plainly = [&] {
-    for (const Layer& layer : layers) x = layer(x);
+    for (const auto& layer : layers) x = boundary(layer(x));
     return std::move(x);
   };
+  const auto recorded = [&] { return names_layers(strategy) ? singly() : plainly(); };
   return std::visit(Overloaded{
                         [&](const BalancedSegments& kind) {
                           return checkpoint_sequential(SequentialOptions().region(strategy.region),
@@ -340,13 +428,27 @@ at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers
                         [&](const EachBlock&) { return segmented(); },
                         [&](const SizedSegments&) { return segmented(); },
                         [&](const CutAfter&) { return segmented(); },
-                        [&](const Plain&) { return singly(); },
-                        [&](const OnTape&) { return singly(); },
+                        [&](const Plain&) { return plainly(); },
+                        [&](const InParts&) { return singly(); },
+                        [&](const OnTape&) { return recorded(); },
                         [&](const OnlyPart&) { return plainly(); },
+                        [&](const EachPart&) { return plainly(); },
                         [&](const LayerRange&) { return singly(); },
                         [&](const EveryNth&) { return singly(); },
                     },
                     strategy.kind);
+}
+
+}  // namespace
+
+at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,
+                      const std::vector<Segment>& blocks, at::Tensor x) {
+  return run_chain(strategy, layers, blocks, std::move(x));
+}
+
+State run_layers(const Strategy& strategy, const std::vector<StateLayer>& layers,
+                 const std::vector<Segment>& blocks, State state) {
+  return run_chain(strategy, layers, blocks, std::move(state));
 }
 
 }  // namespace reprise::workloads

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <reprise/checkpoint_options.h>
+#include <reprise/layer_class.h>
 #include <reprise/policy.h>
 #include <reprise/segments.h>
 
@@ -24,6 +25,10 @@ namespace reprise::workloads {
 
 /// One step of a chain: one tensor in, one out.
 using Layer = std::function<at::Tensor(const at::Tensor&)>;
+
+/// One step of a chain through which several tensors flow, such as a U-Net's with its skips.
+using State = std::vector<at::Tensor>;
+using StateLayer = std::function<State(const State&)>;
 
 struct Plain {};      // plain
 struct EachBlock {};  // checkpoint
@@ -45,13 +50,18 @@ struct EveryNth {
 
 struct OnlyPart {
   std::string name;
-};  // attention, ffn: that part of each layer
+};                   // attention, ffn: that part of each layer; decoder: the layers of that part
+struct EachPart {};  // parts: every part of each layer, by itself
 struct OnTape {
-  Policy policy;
+  enum class Rules { full, every_layer, keep_matmuls, advised, classes };
+  Rules rules;
 };  // tape:full, ...: operator replay
+struct InParts {
+  int64_t parts;
+};  // accumulate:N
 
 using StrategyKind = std::variant<Plain, EachBlock, BalancedSegments, SizedSegments, CutAfter,
-                                  LayerRange, EveryNth, OnlyPart, OnTape>;
+                                  LayerRange, EveryNth, OnlyPart, EachPart, OnTape, InParts>;
 
 /// A layer is a chain of parts, where a workload's layers have them.
 struct LayerPart {
@@ -82,19 +92,34 @@ std::vector<Strategy> parse_strategies(const std::string& text);
 std::vector<Segment> regions(const Strategy& strategy, int64_t layers,
                              const std::vector<Segment>& blocks);
 
-/// The policy of a strategy that replays operators; none for the others.
-std::optional<Policy> policy_of(const Strategy& strategy);
+/// The policy of a strategy that replays operators, for so many layers; none for the others.
+/// `classes` gives the measured classes of the modules to those that follow them; the others do not
+/// ask. Throws UsageError when the strategy does not fit.
+std::optional<Policy> policy_of(const Strategy& strategy, int64_t layers,
+                                const std::function<LayerClasses()>& classes);
+
+/// Whether policy_of() asks for classes.
+bool needs_classes(const Strategy& strategy);
+
+/// Whether the strategy names parts of layers: one of them, or each.
+bool asks_for_parts(const Strategy& strategy);
+
+/// In how many parts a batch is taken, one after the other: N of accumulate:N, else 1.
+int64_t parts_of(const Strategy& strategy);
 
 /// The part of each layer that a strategy asks for; none for those that ask for whole layers.
 std::optional<std::string> part_of(const Strategy& strategy);
 
 /// Runs the parts of the layer of that number on `x`, by checkpointing where the strategy names the
-/// part.
+/// part, or each.
 at::Tensor run_parts(const Strategy& strategy, const std::vector<LayerPart>& parts, int64_t layer,
                      at::Tensor x);
 
-/// Runs the layers one after the other on `x`, those in regions() by checkpointing.
+/// Runs the layers one after the other on `x`, those in regions() by checkpointing. Where regions
+/// are reentrant, an `x` that requires no gradient gets one, as they cannot do without.
 at::Tensor run_layers(const Strategy& strategy, const std::vector<Layer>& layers,
                       const std::vector<Segment>& blocks, at::Tensor x);
+State run_layers(const Strategy& strategy, const std::vector<StateLayer>& layers,
+                 const std::vector<Segment>& blocks, State state);
 
 }  // namespace reprise::workloads

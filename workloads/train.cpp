@@ -24,6 +24,11 @@ void require_positive(const char* what, int64_t value, const std::string& option
                    "give " + option + " N with N of 1 or more");
 }
 
+// Said by the strategy or by the option of its own; require_sense() sees that not both do.
+int64_t parts_in(const TrainOptions& options) {
+  return std::max(options.accumulate, parts_of(options.strategy));
+}
+
 void require_sense(Workload& workload, const TrainOptions& options) {
   if (!options.steps && !options.until_loss) {
     throw UsageError("nothing says when to stop", "give --steps N, --until-loss X or both");
@@ -31,6 +36,11 @@ void require_sense(Workload& workload, const TrainOptions& options) {
   require_positive("training steps", options.steps.value_or(1), "--steps");
   require_positive("steps between log lines", options.log_every, "--log-every");
   require_positive("parts of a batch", options.accumulate, "--accumulate");
+  if (options.accumulate > 1 && parts_of(options.strategy) > 1) {
+    throw UsageError("the strategy '" + options.strategy.text + "' and --accumulate " +
+                         std::to_string(options.accumulate) + " both take the batch in parts",
+                     "give one of them");
+  }
   if (options.accumulate > workload.samples_per_batch()) {
     throw UsageError("a batch of " + std::to_string(workload.samples_per_batch()) +
                          " cannot be taken in " + std::to_string(options.accumulate) + " parts",
@@ -39,7 +49,7 @@ void require_sense(Workload& workload, const TrainOptions& options) {
   if (options.save_every > 0 && !options.save) {
     throw UsageError("--save-every without --save", "name the file with --save FILE");
   }
-  regions(options.strategy, static_cast<int64_t>(workload.layers().size()), workload.blocks());
+  workload.check(options.strategy);
 }
 
 void require_finite(double loss, int64_t step) {
@@ -99,8 +109,8 @@ class Run {
     state.optimizer = optimizer_.get();
     state.scaler = scaler_ ? &*scaler_ : nullptr;
     state.run = workload_.setting();
-    if (options_.accumulate > 1)
-      state.run += " --accumulate " + std::to_string(options_.accumulate);
+    const int64_t parts = parts_in(options_);
+    if (parts > 1) state.run += " --accumulate " + std::to_string(parts);
     return state;
   }
 
@@ -124,7 +134,7 @@ class Run {
 
   double train_on(const Batch& batch) {
     PartsOptions parts;
-    parts.parts = options_.accumulate;
+    parts.parts = parts_in(options_);
     parts.scaler = scaler_ ? &*scaler_ : nullptr;
     parts.outputs = false;
     const torch::Tensor loss = run_in_parts(workload_, options_.strategy, batch, parts).loss;
@@ -187,7 +197,7 @@ Training describe(Workload& workload, const TrainOptions& options) {
   training.max_steps = options.steps;
   training.until_loss = options.until_loss;
   training.log_every = options.log_every;
-  training.accumulate = options.accumulate;
+  training.accumulate = parts_in(options);
   if (const auto type = workload.autocast()) training.autocast = autocast_name(*type);
   return training;
 }
@@ -195,6 +205,7 @@ Training describe(Workload& workload, const TrainOptions& options) {
 Training train(Workload& workload, const TrainOptions& options) {
   Training training = describe(workload, options);
   if (options.save) check_writable(*options.save);
+  workload.prepare(options.strategy);
   Run run(workload, options);
   training.first_step = run.steps_taken() + 1;
   const RegionReport report;

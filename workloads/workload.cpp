@@ -8,6 +8,7 @@
 #include <reprise/error.h>
 #include <reprise/scope.h>
 
+#include "workloads/snapshot.h"
 #include "workloads/words.h"
 
 namespace reprise::workloads {
@@ -15,26 +16,78 @@ namespace reprise::workloads {
 Workload::Workload(std::string name, WorkloadOptions options)
     : name_(std::move(name)), options_(std::move(options)) {}
 
-std::vector<Segment> Workload::blocks() const {
-  return make_segments(static_cast<int64_t>(layers().size()), 1);
+const std::vector<Layer>& Workload::layers() const {
+  static const std::vector<Layer> kNone;
+  return kNone;
 }
 
-ForwardResult Workload::run(const Strategy& strategy, const Batch& batch) {
-  if (const auto part = part_of(strategy)) {
-    const std::vector<std::string> names = part_names();
-    if (std::find(names.begin(), names.end(), *part) == names.end()) {
-      throw UsageError(
-          "strategy '" + strategy.text + "': the layers of '" + name_ + "' have no such part",
-          names.empty() ? "choose a strategy for whole layers" : "they have " + join(names));
-    }
+int64_t Workload::layer_count() const { return static_cast<int64_t>(layers().size()); }
+
+std::vector<Segment> Workload::blocks() const { return make_segments(layer_count(), 1); }
+
+std::vector<Segment> Workload::regions_of(const Strategy& strategy) const {
+  return regions(strategy, layer_count(), blocks());
+}
+
+void Workload::require_layer_parts(const Strategy& strategy) const {
+  if (!asks_for_parts(strategy)) return;
+  const std::vector<std::string> names = part_names();
+  const auto part = part_of(strategy);
+  const bool there =
+      part ? std::find(names.begin(), names.end(), *part) != names.end() : !names.empty();
+  if (!there) {
+    throw UsageError(
+        "strategy '" + strategy.text + "': the layers of '" + name_ + "' have no " +
+            (part ? "such part" : "parts"),
+        names.empty() ? "choose a strategy for whole layers" : "they have " + join(names));
   }
-  std::optional<Scope> scope;
-  if (const auto policy = policy_of(strategy)) {
-    scope.emplace(*policy, ScopeOptions().name(strategy.text));
-  }
+}
+
+void Workload::check(const Strategy& strategy) {
+  regions_of(strategy);
+  policy_of(strategy, layer_count(), [] { return LayerClasses(); });
+  require_layer_parts(strategy);
+  if (parts_of(strategy) > 1) split(batch(0), parts_of(strategy));
+}
+
+ForwardResult Workload::forward_in_precision(const Strategy& strategy, const Batch& batch) {
   std::optional<Autocast> autocast;
   if (options_.autocast) autocast.emplace(device().type(), *options_.autocast);
   return forward(strategy, batch);
+}
+
+// The first pass warms up, the second counts.
+const Workload::Measured& Workload::measured(const Strategy& strategy) {
+  if (measured_) return *measured_;
+  const Batch first = batch(0);
+  const Snapshot buffers(module().buffers());
+  const std::vector<torch::Tensor> generators = generator_states(device());
+  Measured measured{ModulePaths(module()), {}};
+  for (int pass = 0; pass < 2; ++pass) {
+    Scope scope(Policy::keep_all(), ScopeOptions().modules(measured.paths).measure(true));
+    forward_in_precision(strategy, first);
+    measured.classes = classify_layers(scope.summary().modules);
+  }
+  set_generator_states(device(), generators);
+  buffers.restore();
+  measured_ = std::move(measured);
+  return *measured_;
+}
+
+void Workload::prepare(const Strategy& strategy) {
+  if (needs_classes(strategy)) measured(strategy);
+}
+
+ForwardResult Workload::run(const Strategy& strategy, const Batch& batch) {
+  require_layer_parts(strategy);
+  std::optional<Scope> scope;
+  const auto classes = [&] { return measured(strategy).classes; };
+  if (const auto policy = policy_of(strategy, layer_count(), classes)) {
+    ScopeOptions options = ScopeOptions().name(strategy.text);
+    if (needs_classes(strategy)) options.modules(measured_->paths);
+    scope.emplace(*policy, options);
+  }
+  return forward_in_precision(strategy, batch);
 }
 
 std::vector<Batch> Workload::split(const Batch& batch, int64_t parts) const {
@@ -75,6 +128,12 @@ uint64_t Workload::step_seed(int64_t step) const {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
   return x ^ (x >> 31);
+}
+
+at::Generator Workload::step_generator(int64_t step) const {
+  at::Generator generator = at::globalContext().defaultGenerator(torch::kCPU).clone();
+  generator.set_current_seed(step_seed(step));
+  return generator;
 }
 
 int64_t Workload::parameter_count() {

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include <reprise/layer_class.h>
+#include <reprise/module_paths.h>
+
 #include <torch/torch.h>
 
 #include "workloads/strategy.h"
@@ -31,6 +34,8 @@ struct WorkloadOptions {
   std::optional<std::string> input;   ///< shape and kind of a script's input, "8x3x224x224:float"
   std::optional<int64_t> schedule;    ///< steps over which the learning rate falls
   std::optional<int64_t> depth;       ///< number of layers by which a network is known
+  std::optional<int64_t> size;        ///< height and width of an image
+  std::optional<std::string> loss;    ///< of a script's output: "mean_square" or "sum"
   std::optional<double> learning_rate;
   std::optional<c10::ScalarType> autocast;  ///< forward passes run under autocast to this type
   int64_t seed = 0;
@@ -78,11 +83,19 @@ class Workload {
 
   virtual torch::nn::Module& module() = 0;
 
-  /// The finest chain of layers that strategies act upon; a model may have more around it.
-  virtual const std::vector<Layer>& layers() const = 0;
+  /// The finest chain of layers that strategies act upon; a model may have more around it. Default:
+  /// none, for a chain of another kind.
+  virtual const std::vector<Layer>& layers() const;
+
+  /// Its length, whatever its kind. Default: of layers().
+  virtual int64_t layer_count() const;
 
   /// How the strategy `checkpoint` groups the layers. Default: each by itself.
   virtual std::vector<Segment> blocks() const;
+
+  /// The regions that a strategy checkpoints, in order; see regions(). Throws UsageError when it
+  /// does not fit.
+  virtual std::vector<Segment> regions_of(const Strategy& strategy) const;
 
   /// The batch of a step, counted from 0: a function of seed and step alone.
   virtual Batch batch(int64_t step) = 0;
@@ -96,8 +109,15 @@ class Workload {
   /// own loss is the mean of. Default: its samples.
   virtual double loss_weight(const Batch& batch) const;
 
+  /// Throws UsageError when a strategy does not fit the model or its batches.
+  void check(const Strategy& strategy);
+
+  /// Measures what a strategy goes by, once: the classes of modules, in two forward passes that
+  /// leave neither draws nor statistics behind. Nothing for most strategies.
+  void prepare(const Strategy& strategy);
+
   /// The forward pass of a step by a strategy: under a Scope where it asks for one, under autocast
-  /// where the options do.
+  /// where the options do. Prepares the strategy where that has not been done.
   ForwardResult run(const Strategy& strategy, const Batch& batch);
 
   virtual ForwardResult forward(const Strategy& strategy, const Batch& batch) = 0;
@@ -120,7 +140,8 @@ class Workload {
   virtual std::optional<double> target_loss() const;
   virtual std::optional<int64_t> default_steps() const { return std::nullopt; }
 
-  /// Names of the parts that each layer consists of, for strategies such as `ffn`. Default: none.
+  /// Names of the parts that each layer or the chain of them consists of, for strategies such as
+  /// `ffn`. Default: none.
   virtual std::vector<std::string> part_names() const { return {}; }
 
   /// A seed for all that is random in one step, well apart from those of its neighbours.
@@ -132,9 +153,23 @@ class Workload {
   Workload(std::string name, WorkloadOptions options);
   const WorkloadOptions& options() const { return options_; }
 
+  /// Draws the data of a step: the CPU's, so that every device gets the same numbers. Steps below 0
+  /// are for data that is not trained on.
+  at::Generator step_generator(int64_t step) const;
+
  private:
+  /// What modules cost, as a forward pass of this batch has shown.
+  struct Measured {
+    ModulePaths paths;
+    LayerClasses classes;
+  };
+  void require_layer_parts(const Strategy& strategy) const;
+  const Measured& measured(const Strategy& strategy);
+  ForwardResult forward_in_precision(const Strategy& strategy, const Batch& batch);
+
   std::string name_;
   WorkloadOptions options_;
+  std::optional<Measured> measured_;
 };
 
 std::vector<std::string> workload_names();

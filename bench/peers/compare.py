@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compares Reprise with Python's torch.utils.checkpoint on the workload gpt.
 
-Two processes hold the same model, one in C++, one in Python. They run single steps in turn, so
-that only one works at any time and both meet the same machine. docs/peers.md says more.
+Two processes hold the same model with the same weights, one in C++, one in Python. They run single
+steps in turn, so that only one works at any time and both meet the same machine. docs/benchmarks.md
+says more, and is where --write puts the result.
 """
 
 import argparse
@@ -15,16 +16,26 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from document import (DOCUMENT, DocumentError, measured_on, mib, ratio_interval,  # noqa: E402
+                      replace_section, table as markdown)
+from python_torch import python_with_torch  # noqa: E402
+
 # (C++, Python): what is set against what.
 PAIRS = [
     ("plain", "plain"),
+    ("plain", "save_on_cpu"),
     ("checkpoint", "checkpoint"),
+    ("checkpoint+operators", "checkpoint"),
     ("tape:full", "checkpoint"),
-    ("tape:every_layer", "checkpoint"),
+    ("parts", "parts"),
+    ("tape:every_layer", "parts"),
     ("tape:keep_matmuls", "selective"),
+    ("tape:classes", "selective"),
 ]
 SIZES = {"layers": 6, "width": 384, "heads": 6, "batch": 8, "context": 256, "threads": 2}
-MIB = 2**20
+MODEL = (*SIZES, "dropout")
+SAME_BYTES = 0.005  # peaks closer than this are called equal
 
 
 class PeerError(Exception):
@@ -66,12 +77,10 @@ class Peer:
         self.stderr.close()
 
 
-def require_alike(cpp, python):
+def require_alike(ours, theirs):
     """Figures of two different models, or of two versions of LibTorch, say nothing."""
-    ours, theirs = cpp.ask("params"), python.ask("params")
     if ours != theirs:
         raise PeerError(f"the sides are not alike: C++ has {ours}, Python has {theirs}")
-    return ours
 
 
 def require_equal_losses(entries):
@@ -96,11 +105,17 @@ def run(sides, rounds, progress):
     return entries
 
 
+def times_of(entry):
+    return [step["step_ms"] for step in entry["steps"]]
+
+
 def summarise(entries):
-    plain = {entry["side"]: entry for entry in entries if entry["strategy"] == "plain"}
+    plain = {}
     for entry in entries:
-        times = [step["step_ms"] for step in entry["steps"]]
-        entry["median_ms"], entry["min_ms"] = statistics.median(times), min(times)
+        if entry["strategy"] == "plain":
+            plain.setdefault(entry["side"], entry)
+    for entry in entries:
+        entry["median_ms"], entry["min_ms"] = statistics.median(times_of(entry)), min(times_of(entry))
         entry["peak_bytes"] = max(step["peak_bytes"] for step in entry["steps"])
         entry["held_bytes"] = max(step["held_bytes"] for step in entry["steps"])
     for entry in entries:
@@ -110,31 +125,64 @@ def summarise(entries):
         entry["peak_to_own_plain"] = entry["peak_bytes"] / own["peak_bytes"]
 
 
+def duel(ours, theirs):
+    """What a pair of entries says: C++ over Python, and whether C++ wins, loses or is even."""
+    ratio, low, high = ratio_interval(times_of(ours), times_of(theirs))
+    peak = ours["peak_bytes"] / theirs["peak_bytes"]
+    return {"cpp": ours["strategy"], "python": theirs["strategy"], "time_ratio": ratio,
+            "time_ratio_low": low, "time_ratio_high": high, "peak_ratio": peak,
+            "time": "wins" if high < 1 else "loses" if low > 1 else "even",
+            "peak": ("even" if abs(peak - 1) < SAME_BYTES else "wins" if peak < 1 else "loses")}
+
+
+def duels_of(entries):
+    return [duel(ours, theirs) for ours, theirs in zip(entries[::2], entries[1::2])]
+
+
 def table(entries):
-    """In Markdown, to be pasted into docs/peers.md; lined up, to be read as it is."""
     head = ["side", "strategy", "median", "min", "to own plain", "to C++ plain", "peak",
             "peak to own plain", "held"]
-    rows = [[entry["side"], entry["strategy"], f"{entry['median_ms']:.0f} ms",
-             f"{entry['min_ms']:.0f} ms", f"{entry['time_to_own_plain']:.3f}",
-             f"{entry['time_to_cpp_plain']:.3f}", f"{entry['peak_bytes'] / MIB:.1f} MiB",
-             f"{entry['peak_to_own_plain']:.3f}", f"{entry['held_bytes'] / MIB:.1f} MiB"]
-            for entry in entries]
-    widths = [max(map(len, column)) for column in zip(head, *rows)]
-    lines = [head, ["-" * width for width in widths], *rows]
-    return "\n".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |"
-                     for line in lines)
+    return markdown(head, [
+        [entry["side"], entry["strategy"], f"{entry['median_ms']:.0f} ms",
+         f"{entry['min_ms']:.0f} ms", f"{entry['time_to_own_plain']:.3f}",
+         f"{entry['time_to_cpp_plain']:.3f}", mib(entry["peak_bytes"]),
+         f"{entry['peak_to_own_plain']:.3f}", mib(entry["held_bytes"])] for entry in entries])
+
+
+def verdicts(duels):
+    return markdown(["Reprise", "Python", "time ratio", "95 %", "Reprise's time", "peak ratio",
+                     "Reprise's peak"], [
+        [one["cpp"], one["python"], f"{one['time_ratio']:.3f}",
+         f"{one['time_ratio_low']:.3f} to {one['time_ratio_high']:.3f}", one["time"],
+         f"{one['peak_ratio']:.3f}", one["peak"]] for one in duels])
+
+
+def in_words(duels):
+    """Wins and losses, both."""
+    lines = []
+    for word, verb in (("wins", "Reprise wins"), ("loses", "Reprise loses"),
+                       ("even", "No difference")):
+        named = [f"{one['cpp']} against {one['python']} ({what})"
+                 for one in duels for what in ("time", "peak") if one[what] == word]
+        lines.append(f"- {verb}: {'; '.join(named) if named else 'nowhere'}.")
+    return "\n".join(lines)
 
 
 def read_options():
     here = Path(__file__).resolve()
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", default=sys.executable, metavar="PATH",
-                        help="a Python with PyTorch of the LibTorch's version (default: this one)")
+    parser.add_argument("--python", metavar="PATH",
+                        help="a Python with PyTorch of the LibTorch's version")
+    parser.add_argument("--venv", default=here.parents[2] / "build" / "peers-venv", type=Path,
+                        metavar="DIR", help="without --python: a virtual environment for it, made and "
+                        "filled where that is missing (default: build/peers-venv)")
     parser.add_argument("--build", default=here.parents[2] / "build", type=Path, metavar="DIR",
                         help="the build with gpt_peer and peer_meter (default: build)")
     parser.add_argument("--rounds", type=int, default=7, help="measured rounds (default: 7)")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON, too")
+    parser.add_argument("--write", nargs="?", const=DOCUMENT, metavar="FILE",
+                        help="replace the section 'peers' of this file (default: docs/benchmarks.md)")
     for name, size in SIZES.items():
         parser.add_argument("--" + name, type=int, default=size, help=f"default {size}")
     parser.add_argument("--dropout", type=float, default=0.1, help="default 0.1")
@@ -145,34 +193,50 @@ def read_options():
     return options
 
 
-def start(options):
+def start(options, folder):
+    """Both sides, with the same weights, batch and seeds; and what they have in common."""
     programs = options.build / "bench" / "peers"
-    sizes = [f"--{name}={getattr(options, name)}" for name in (*SIZES, "dropout", "seed")]
-    cpp = Peer("C++", [str(programs / "gpt_peer"), *sizes])
-    script = Path(__file__).with_name("gpt_peer.py")
-    python = Peer("Python", [options.python, str(script),
-                             f"--meter={programs / 'libpeer_meter.so'}", *sizes])
-    return {"C++": cpp, "Python": python}
+    sizes = [f"--{name}={getattr(options, name)}" for name in MODEL]
+    cpp = Peer("C++", [str(programs / "gpt_peer"), *sizes, f"--seed={options.seed}"])
+    common = cpp.ask("params")
+    state = Path(folder) / "state"
+    cpp.ask(f"save {state}")
+    python = Peer("Python", [options.python or python_with_torch(options.venv, common["libtorch"]),
+                             str(Path(__file__).with_name("gpt_peer.py")),
+                             f"--meter={programs / 'libpeer_meter.so'}", f"--state={state}", *sizes])
+    require_alike(common, python.ask("params"))
+    return {"C++": cpp, "Python": python}, common
 
 
 def compare(options):
-    sides = start(options)
-    common = require_alike(*sides.values())
+    with tempfile.TemporaryDirectory() as folder:
+        sides, common = start(options, folder)
     entries = run(sides, options.rounds, lambda text: print(text, file=sys.stderr))
     for peer in sides.values():
         peer.close()
     summarise(entries)
     loss, same_bits = require_equal_losses(entries)
-    sizes = {name: getattr(options, name) for name in (*SIZES, "dropout", "seed")}
-    load = os.getloadavg()
-    print(f"gpt: {', '.join(f'{name} {size}' for name, size in sizes.items())}; "
-          f"{common['parameters']} parameters; LibTorch {common['libtorch']}")
-    print(f"rounds: {options.rounds}; load of the machine in the last minute: {load[0]:.1f}")
-    print(f"loss {loss:.9g} in every step of both sides{'' if same_bits else ', to 1e-5'}\n")
-    print(table(entries))
+    duels = duels_of(entries)
+    sizes = {name: getattr(options, name) for name in (*MODEL, "seed")}
+    text = f"""{measured_on(common["libtorch"], options.threads)}
+
+gpt: {', '.join(f'{name} {size}' for name, size in sizes.items())}; {common['parameters']} parameters;
+{options.rounds} rounds. The loss, {loss:.9g}, is the same in every step of both sides,
+{'bit by bit' if same_bits else 'to a part in 100,000'}.
+
+{table(entries)}
+
+Reprise over Python, paired by round:
+
+{verdicts(duels)}
+
+{in_words(duels)}"""
+    print(text)
+    if options.write:
+        replace_section(options.write, "peers", text)
     if options.json:
-        result = {"schema": 1, **common, **sizes, "rounds": options.rounds, "load": load,
-                  "loss_bit_equal": same_bits, "rows": entries}
+        result = {"schema": 1, **common, **sizes, "rounds": options.rounds, "load": os.getloadavg(),
+                  "loss_bit_equal": same_bits, "rows": entries, "duels": duels}
         Path(options.json).write_text(json.dumps(result, indent=2) + "\n")
 
 
@@ -180,7 +244,7 @@ def main():
     options = read_options()
     try:
         compare(options)
-    except (PeerError, OSError) as error:
+    except (PeerError, DocumentError, OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"error: {error}")
 
 

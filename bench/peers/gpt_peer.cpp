@@ -7,6 +7,9 @@
 #include <string>
 
 #include <reprise/error.h>
+#include <reprise/report.h>
+
+#include <torch/torch.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -18,6 +21,8 @@
 // It holds the workload gpt and answers each line of its input with one line of JSON:
 //
 //     params          the number of parameters, and LibTorch's version
+//     save FILE       writes weights, batch and seed of that step for the other side, as
+//                     torch.load() reads them
 //     step STRATEGY   runs one step, always the same: its time, bytes and loss
 //
 // A line that it cannot follow is answered with {"error": ...}. It ends with its input.
@@ -47,6 +52,20 @@ ordered_json params(workloads::Workload& gpt) {
   return {{"parameters", gpt.parameter_count()}, {"libtorch", workloads::loaded_libtorch().text()}};
 }
 
+ordered_json save(workloads::Workload& gpt, const std::string& path) {
+  c10::Dict<std::string, torch::Tensor> state;
+  for (const auto& entry : gpt.module().named_parameters()) {
+    state.insert(entry.key(), entry.value().detach());
+  }
+  const workloads::Batch batch = gpt.batch(0);
+  state.insert("batch.input", batch.input);
+  state.insert("batch.target", batch.target);
+  state.insert("batch.seed", torch::tensor(static_cast<int64_t>(gpt.step_seed(0))));
+  const std::vector<char> bytes = torch::pickle_save(state);
+  write_file(path, std::string(bytes.begin(), bytes.end()));
+  return {{"saved", path}};
+}
+
 ordered_json step(workloads::Workload& gpt, const std::string& strategy) {
   const auto measured = workloads::measure_step(gpt, workloads::parse_strategy(strategy), 0);
   return {{"strategy", strategy},
@@ -58,11 +77,13 @@ ordered_json step(workloads::Workload& gpt, const std::string& strategy) {
 
 ordered_json answer(workloads::Workload& gpt, const std::string& line) {
   std::istringstream words(line);
-  std::string verb, strategy, rest;
-  words >> verb >> strategy >> rest;
-  if (verb == "params" && strategy.empty()) return params(gpt);
-  if (verb == "step" && !strategy.empty() && rest.empty()) return step(gpt, strategy);
-  throw UsageError("unknown request '" + line + "'", "requests: params, step STRATEGY");
+  std::string verb, value, rest;
+  words >> verb >> value >> rest;
+  const bool one_value = !value.empty() && rest.empty();
+  if (verb == "params" && value.empty()) return params(gpt);
+  if (verb == "save" && one_value) return save(gpt, value);
+  if (verb == "step" && one_value) return step(gpt, value);
+  throw UsageError("unknown request '" + line + "'", "requests: params, save FILE, step STRATEGY");
 }
 
 ordered_json answer_or_error(workloads::Workload& gpt, const std::string& line) {

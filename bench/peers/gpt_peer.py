@@ -3,9 +3,10 @@
 """The Python side of the comparison: the model of workloads/gpt.cpp, checkpointed by
 torch.utils.checkpoint.
 
-It speaks the protocol of gpt_peer.cpp. Its strategies are plain, checkpoint (each block) and
-selective (each block, keeping products and attention). The weights, the batch and the dropout are
-drawn in the order of the C++ side from the same seeds, so both sides compute the same loss.
+It speaks the protocol of gpt_peer.cpp, and reads the weights, the batch and the seed that it saves;
+dropout is drawn in the order of the C++ side, so both sides compute the same loss. The strategies:
+plain; save_on_cpu; checkpoint (each block); parts (attention and feed-forward net of each block, by
+themselves); selective (each block, keeping products and attention).
 """
 
 import argparse
@@ -19,11 +20,12 @@ try:
     import torch
     import torch.nn.functional as F
     from torch import nn
+    from torch.autograd.graph import save_on_cpu
     from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 except (ImportError, OSError) as error:  # OSError: the wheel without the libraries it needs
     sys.exit(f"error: this Python cannot import torch: {str(error).splitlines()[0]}\n"
              "hint: name one that has all of PyTorch, in the version of the LibTorch that Reprise was "
-             "built with; docs/peers.md shows how to make it")
+             "built with; docs/benchmarks.md shows how to make it")
 
 BYTES = 256
 
@@ -31,11 +33,28 @@ aten = torch.ops.aten
 KEPT = [aten.mm.default, aten.addmm.default, aten.bmm.default,
         aten._scaled_dot_product_flash_attention_for_cpu.default]
 
+
+def whole(block, x):
+    return block.ffn(block.attention(x))
+
+
+def offloaded(block, x):
+    with save_on_cpu():
+        return whole(block, x)
+
+
+def each_part(block, x):
+    return checkpoint(block.ffn, checkpoint(block.attention, x, use_reentrant=False),
+                      use_reentrant=False)
+
+
 STRATEGIES = {
-    "plain": lambda block, x: block(x),
-    "checkpoint": lambda block, x: checkpoint(block, x, use_reentrant=False),
+    "plain": whole,
+    "save_on_cpu": offloaded,
+    "checkpoint": lambda block, x: checkpoint(whole, block, x, use_reentrant=False),
+    "parts": each_part,
     "selective": lambda block, x: checkpoint(
-        block, x, use_reentrant=False,
+        whole, block, x, use_reentrant=False,
         context_fn=functools.partial(create_selective_checkpoint_contexts, KEPT)),
 }
 
@@ -51,43 +70,51 @@ class Meter:
             setattr(self, name, function)
 
 
-class Block(nn.Module):
+class Attention(nn.Module):
     def __init__(self, width, heads, dropout):
         super().__init__()
         self.heads = heads
-        self.attention_norm = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
+        self.norm = nn.LayerNorm(width)
+        self.add_module("in", nn.Linear(width, 3 * width))  # a word of Python's
         self.out = nn.Linear(width, width)
-        self.ffn_norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        batch, context, width = x.shape
+        qkv = self.get_submodule("in")(self.norm(x)).view(batch, context, 3, self.heads, -1)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.dropout(self.out(mixed.transpose(1, 2).reshape(batch, context, width)))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, width, dropout):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
         self.up = nn.Linear(width, 4 * width)
         self.down = nn.Linear(4 * width, width)
         self.dropout = nn.Dropout(dropout)
 
-    def attention(self, x):
-        batch, context, width = x.shape
-        qkv = self.qkv(self.attention_norm(x)).view(batch, context, 3, self.heads, -1)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(batch, context, width))
-
-    def ffn(self, x):
-        return self.down(F.gelu(self.up(self.ffn_norm(x))))
-
     def forward(self, x):
-        x = x + self.dropout(self.attention(x))
-        return x + self.dropout(self.ffn(x))
+        return x + self.dropout(self.down(F.gelu(self.up(self.norm(x)))))
+
+
+class Block(nn.Module):
+    def __init__(self, options):
+        super().__init__()
+        self.attention = Attention(options.width, options.heads, options.dropout)
+        self.ffn = FeedForward(options.width, options.dropout)
 
 
 class Gpt(nn.Module):
+    """Its parameters have the names of the C++ side's."""
+
     def __init__(self, options):
         super().__init__()
         self.tokens = nn.Embedding(BYTES, options.width)
         self.positions = nn.Embedding(options.context, options.width)
+        self.blocks = nn.ModuleList(Block(options) for _ in range(options.layers))
         self.norm = nn.LayerNorm(options.width)
-        nn.init.normal_(self.tokens.weight, 0, 0.02)
-        nn.init.normal_(self.positions.weight, 0, 0.02)
-        self.blocks = nn.ModuleList(Block(options.width, options.heads, options.dropout)
-                                    for _ in range(options.layers))
 
     def forward(self, tokens, run_block):
         x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
@@ -96,23 +123,16 @@ class Gpt(nn.Module):
         return self.norm(x) @ self.tokens.weight.t()
 
 
-def step_seed(seed):
-    """Workload::step_seed() of step 0."""
-    mask = 2**64 - 1
-    x = (seed * 0x9E3779B97F4A7C15 + 1) & mask
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & mask
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & mask
-    return x ^ (x >> 31)
-
-
 class Peer:
     def __init__(self, options):
         self.meter = Meter(options.meter)
         torch.set_num_threads(options.threads)
-        torch.manual_seed(options.seed)
         self.model = Gpt(options)
-        self.seed = step_seed(options.seed)
-        self.shape = (options.batch, options.context + 1)
+        # The other side wrote it a moment ago; its dictionary is typed, which needs the full reader.
+        state = torch.load(options.state, weights_only=False)
+        self.seed = state.pop("batch.seed").item() & (2**64 - 1)
+        self.batch = state.pop("batch.input"), state.pop("batch.target")
+        self.model.load_state_dict(state)
         # A meter that stands on another libtorch than Python's counts nothing of the model.
         if self.meter.live() < 4 * self.parameters():
             sys.exit("error: the meter does not see the memory of this Python's torch\n"
@@ -124,16 +144,11 @@ class Peer:
     def params(self):
         return {"parameters": self.parameters(), "libtorch": torch.__version__.split("+")[0]}
 
-    def batch(self):
-        generator = torch.Generator().manual_seed(self.seed)
-        drawn = torch.randint(BYTES, self.shape, generator=generator)
-        return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
-
     def step(self, strategy):
         """What measure_step() of workloads/measured_step.cpp does, in its order."""
         if strategy not in STRATEGIES:
             raise ValueError(f"unknown strategy '{strategy}'; it is one of {', '.join(STRATEGIES)}")
-        tokens, target = self.batch()
+        tokens, target = self.batch
         self.model.zero_grad(set_to_none=True)
         torch.manual_seed(self.seed)
         base = self.meter.live()
@@ -159,10 +174,10 @@ class Peer:
 def read_options():
     parser = argparse.ArgumentParser(description="Answers requests for single steps.")
     parser.add_argument("--meter", required=True, help="path of libpeer_meter.so")
+    parser.add_argument("--state", required=True, help="what the C++ side has saved")
     for name in ("layers", "width", "heads", "batch", "context", "threads"):
         parser.add_argument("--" + name, type=int, required=True)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
 

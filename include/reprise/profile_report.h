@@ -8,6 +8,7 @@
 #include <reprise/export.h>
 #include <reprise/ledger.h>
 #include <reprise/profile.h>
+#include <reprise/text_style.h>
 
 // Profiles and peaks as text: tables for people, JSON for programs. docs/profile.md describes both.
 
@@ -17,6 +18,7 @@ struct ProfileTableOptions {
   std::optional<int64_t> depth;  ///< modules deeper than this are left out. Default: all
   std::optional<int64_t> top;    ///< only so many lines, the largest. Default: the tree
   bool saved = false;            ///< one line for each saved tensor, too
+  TextStyle style = {};          ///< for a terminal. Default: as wide as need be
 };
 
 /// Aligned tables with units. Two lines about the run, then the tree of modules.
@@ -24,7 +26,8 @@ REPRISE_API std::string to_table(const Profile& profile, const ProfileTableOptio
 
 /// The peak of a timeline: bytes of each category there, the resident memory of the process beside
 /// them, and the `top` largest blocks that are alive.
-REPRISE_API std::string peak_table(const Timeline& timeline, int64_t top = 8);
+REPRISE_API std::string peak_table(const Timeline& timeline, int64_t top = 8,
+                                   const TextStyle& style = {});
 
 /// JSON with a newline at the end, which profile_from_json() reads back exactly.
 REPRISE_API std::string to_json(const Profile& profile);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <reprise/export.h>
+#include <reprise/text_style.h>
 
 namespace reprise {
 
@@ -41,6 +42,7 @@ class REPRISE_API RegionReport {
 };
 
 /// A table, and hints for regions that save nothing or do not preserve their draws.
-REPRISE_API std::string region_table(const std::vector<RegionStats>& regions);
+REPRISE_API std::string region_table(const std::vector<RegionStats>& regions,
+                                     const TextStyle& style = {});
 
 }  // namespace reprise

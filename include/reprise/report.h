@@ -8,12 +8,23 @@
 
 #include <reprise/export.h>
 #include <reprise/region_report.h>
+#include <reprise/text_style.h>
 
 // Results as plain data, and how they are written: tables for people, JSON for programs. All bytes
 // are above the base (the live bytes before the step) unless they say otherwise. docs/command.md
 // describes the JSON field by field.
 
 namespace reprise {
+
+/// How a strategy's training run in a comparison ended.
+struct TrainingOutcome {
+  double loss = 0;                ///< of the last step
+  std::optional<double> quality;  ///< of the trained weights
+  double seconds = 0;
+  int64_t peak_bytes = 0;         ///< largest of all steps, the optimizer's update included
+  bool weights_bit_equal = true;  ///< the final parameters and buffers equal plain's
+  double max_abs_weight_diff = 0;
+};
 
 /// What one strategy of a comparison needed.
 struct StrategyRow {
@@ -24,13 +35,22 @@ struct StrategyRow {
   std::optional<int64_t> rss_peak_bytes;  ///< resident peak of the process, base included
   double step_ms_median = 0;
   double step_ms_min = 0;
-  double time_ratio = 1.0;  ///< ratio of medians over plain's
+  double step_ms_q1 = 0;  ///< a quarter of the steps were faster
+  double step_ms_q3 = 0;  ///< a quarter of the steps were slower
+  double step_ms_max = 0;
+  int64_t outlier_steps = 0;  ///< far slower than the others of this strategy
+  double time_ratio = 1.0;    ///< ratio of medians over plain's
+  /// Ends of the 95 % confidence interval of `time_ratio`; none where the steps are too few.
+  std::optional<double> time_ratio_low;
+  std::optional<double> time_ratio_high;
   double samples_per_second = 0;
   double loss = 0;                ///< of the last step
   std::optional<double> quality;  ///< the workload's own measure, such as accuracy
+  bool exact = true;              ///< the strategy promises plain's bits: all but accumulate:N do
   bool grads_bit_equal = true;    ///< gradients, inputs' included, and outputs equal plain's
   double max_abs_grad_diff = 0;
-  std::optional<int64_t> segments;                ///< number of checkpointed regions
+  bool buffers_bit_equal = true;    ///< the module's buffers, as batch norm's, after each step
+  std::optional<int64_t> segments;  ///< number of checkpointed regions
   std::optional<int64_t> longest_segment_layers;  ///< layers in the longest of them
   int64_t recomputed_ops = 0;                     ///< operators run again in one step
   double recomputed_ms = 0;                       ///< time of the replays of one step
@@ -40,6 +60,14 @@ struct StrategyRow {
   std::optional<int64_t> budget_bytes;
   std::optional<int64_t> predicted_peak_bytes;
   std::optional<double> predicted_step_ms;
+  std::optional<TrainingOutcome> training;  ///< where the comparison trained
+
+  /// Whether all its regions bring their random draws back; where they do not, nothing in them may
+  /// draw.
+  REPRISE_API bool preserves_draws() const;
+
+  /// Whether it kept its promise: plain's bits in every step and after training.
+  REPRISE_API bool keeps_promise() const;
 };
 
 /// Strategies side by side, measured in one run. The first row is plain.
@@ -51,6 +79,10 @@ struct Comparison {
   int64_t parameters = 0;
   int64_t base_bytes = 0;
   int64_t steps = 0;
+  bool segment_scan = false;  ///< the rows are plain and one number of segments after the other
+  std::optional<int64_t> train_steps;  ///< that each strategy trained, where it did
+  std::string quality_name;            ///< what `quality` measures; empty when there is none
+  std::string quality_unit;            ///< "%" where `quality` is a share from 0 to 1
   std::vector<StrategyRow> rows;
 };
 
@@ -103,8 +135,14 @@ REPRISE_API std::string to_json(const Comparison& comparison);
 REPRISE_API std::string to_json(const Training& training);
 
 /// An aligned table with units, one line for each row, two lines about the run above it, and below
-/// it a note for each strategy whose regions do not preserve their random draws.
-REPRISE_API std::string to_table(const Comparison& comparison);
+/// it a note for each strategy whose regions do not preserve their random draws. A scan over
+/// segments has columns of its own; training runs have a table of their own, below. Where the
+/// style's width is too small, columns are left out and named, or each row is set as lines of its
+/// own.
+REPRISE_API std::string to_table(const Comparison& comparison, const TextStyle& style = {});
+
+/// The same as a document in GitHub's Markdown, with all columns.
+REPRISE_API std::string to_markdown(const Comparison& comparison);
 
 /// "1.50 MiB", "312 B": binary units, three significant digits or more.
 REPRISE_API std::string format_bytes(int64_t bytes);

@@ -15,6 +15,7 @@
 #include <reprise/execution_group.h>
 #include <reprise/export.h>
 #include <reprise/hooks.h>
+#include <reprise/html_report.h>
 #include <reprise/layer_class.h>
 #include <reprise/ledger.h>
 #include <reprise/meta_scope.h>
@@ -31,6 +32,8 @@
 #include <reprise/scope.h>
 #include <reprise/segments.h>
 #include <reprise/sequential.h>
+#include <reprise/snapshot.h>
 #include <reprise/stats.h>
 #include <reprise/suggest.h>
+#include <reprise/text_style.h>
 #include <reprise/version.h>

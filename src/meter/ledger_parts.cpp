@@ -12,20 +12,18 @@
 #include <torch/optim/sgd.h>
 #include <torch/script.h>
 
+#include "torch/parameter_path.h"
+
 namespace reprise {
 namespace {
 
 using Parts = LedgerOptions::Parts;
 using Visit = std::function<void(const at::Tensor&)>;
 
-/// "blocks.3.up.weight" is of module "blocks.3.up".
-void add_tensor(Parts& parts, Category category, const std::string& model, const std::string& path,
+void add_tensor(Parts& parts, Category category, const std::string& model, const std::string& name,
                 const at::Tensor& tensor) {
   if (!tensor.defined()) return;
-  const std::size_t dot = path.rfind('.');
-  const std::string inside = dot == std::string::npos ? "" : path.substr(0, dot);
-  const std::string between = model.empty() || inside.empty() ? "" : ".";
-  parts.tensors.push_back({tensor, category, model + between + inside});
+  parts.tensors.push_back({tensor, category, detail::module_of_parameter(model, name)});
 }
 
 bool visit_tensors_of(const torch::optim::OptimizerParamState& state, const Visit& visit) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <atomic>
-#include <iomanip>
+#include <cstdio>
 #include <map>
 #include <mutex>
-#include <sstream>
 
 #include <reprise/region_report.h>
 
+#include "base/text_table.h"
 #include "meter/region_log.h"
 
 namespace reprise {
@@ -41,6 +41,12 @@ struct Hint {
   std::string text;
   std::string regions = {};
 };
+
+std::string milliseconds(double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.2f", value);
+  return text;
+}
 
 template <class Note>
 void note_in_all(const std::string& name, Note&& note) {
@@ -96,32 +102,31 @@ std::vector<RegionStats> RegionReport::regions() const {
 
 std::string RegionReport::str() const { return region_table(regions()); }
 
-std::string region_table(const std::vector<RegionStats>& regions) {
-  std::ostringstream table;
-  const auto row = [&](const auto& name, const auto& runs, const auto& replays, const auto& time,
-                       const auto& dropped) {
-    table << std::left << std::setw(32) << name << std::right << std::setw(8) << runs
-          << std::setw(9) << replays << std::setw(12) << time << std::setw(17) << dropped << '\n';
-  };
+std::string region_table(const std::vector<RegionStats>& regions, const TextStyle& style) {
+  using detail::Align;
+  detail::TextTable table({{"region", Align::left},
+                           {"runs", Align::right, 2},
+                           {"replays", Align::right, 1},
+                           {"replay ms"},
+                           {"dropped bytes"}});
   Hint useless{
       "bring everything back at once where memory stands highest: use several smaller "
       "regions, or leave the end of the model out of it"};
   Hint as_plain{"keep as much as a plain run"};
   Hint uncounted{"are reentrant: what they drop is never saved, and so not counted"};
   Hint draws{"do not preserve their random draws: nothing in them may draw"};
-  table << std::fixed << std::setprecision(2);
-  row("region", "runs", "replays", "replay ms", "dropped bytes");
   for (const RegionStats& stats : regions) {
     const std::string name = stats.name.empty() ? "(without a name)" : stats.name;
-    row(name, stats.runs, stats.replays, stats.milliseconds,
-        stats.dropped_known ? std::to_string(stats.dropped_bytes) : "unknown");
+    table.add_row({name, std::to_string(stats.runs), std::to_string(stats.replays),
+                   milliseconds(stats.milliseconds),
+                   stats.dropped_known ? std::to_string(stats.dropped_bytes) : "unknown"});
     useless.add(name, stats.saves_nothing);
     as_plain.add(name, !stats.saves_nothing && stats.runs > 0 && stats.dropped_known &&
                            stats.dropped_bytes == 0);
     uncounted.add(name, !stats.dropped_known);
     draws.add(name, !stats.preserves_rng);
   }
-  return table.str() + useless.str() + as_plain.str() + uncounted.str() + draws.str();
+  return table.str(style) + useless.str() + as_plain.str() + uncounted.str() + draws.str();
 }
 
 }  // namespace reprise

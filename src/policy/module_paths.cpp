@@ -4,19 +4,17 @@
 #include <torch/nn/module.h>
 #include <torch/script.h>
 
+#include "torch/parameter_path.h"
+
 namespace reprise {
 namespace {
 
-/// "blocks.3.up.weight" in a model called "gpt" is of module "gpt.blocks.3.up".
-void add_tensor(ModulePaths::Entries& entries, const std::string& model, const std::string& path,
+void add_tensor(ModulePaths::Entries& entries, const std::string& model, const std::string& name,
                 const at::Tensor& tensor, bool parameter) {
   if (!tensor.defined()) return;
-  const std::size_t dot = path.rfind('.');
-  const std::string inside = dot == std::string::npos ? "" : path.substr(0, dot);
-  const std::string between = model.empty() || inside.empty() ? "" : ".";
   using Entry = ModulePaths::Entries::Entry;
-  entries.list.push_back(
-      Entry{model + between + inside, Entry::WeakTensor(tensor.getIntrusivePtr()), parameter});
+  entries.list.push_back(Entry{detail::module_of_parameter(model, name),
+                               Entry::WeakTensor(tensor.getIntrusivePtr()), parameter});
 }
 
 }  // namespace

@@ -107,8 +107,8 @@ int64_t FlopCount::total(const WatchedCall& call) const {
 }
 
 FlopCount count_flops(const WatchedCall& call) {
-  if (!call.below_autograd || call.op == nullptr) return {};
-  const Formula formula = formula_of(*call.op);
+  if (!call.below_autograd) return {};
+  const Formula formula = formula_of(call.op);
   return formula == nullptr ? FlopCount{} : formula(call.function.inputs());
 }
 

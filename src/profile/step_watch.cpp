@@ -16,6 +16,9 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
+/// Tensor::backward() is an operator, too: its time is that of the functions in it.
+bool is_backward_pass(const WatchedCall& call) { return call.op.name == "aten::_backward"; }
+
 // As in Python: "float32".
 std::string dtype_name(c10::ScalarType type) { return std::string(c10::getDtypeNames(type).first); }
 
@@ -42,6 +45,7 @@ StepWatch::Made* StepWatch::find(const c10::StorageImpl* storage) {
 }
 
 void StepWatch::call_begins(const WatchedCall& call) {
+  if (is_backward_pass(call)) return;
   Thread& thread = this_thread();
   if (call.below_autograd) thread.flops.push_back(count_flops(call));
   if (!call.outermost) return;
@@ -51,6 +55,7 @@ void StepWatch::call_begins(const WatchedCall& call) {
 }
 
 void StepWatch::call_ends(const WatchedCall& call) {
+  if (is_backward_pass(call)) return;
   Thread& thread = this_thread();
   const bool forward = in_forward();
   double milliseconds = 0;
@@ -98,18 +103,18 @@ void StepWatch::node_ends(const WatchedNode&) {
 void StepWatch::note_outputs(const WatchedCall& call, int32_t module) {
   const auto& outputs = call.function.outputs();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const bool alias = call.op == nullptr || call.op->is_alias(static_cast<int>(i));
+    const bool alias = call.op.is_alias(static_cast<int>(i));
     visit_tensors(c10::ArrayRef<c10::IValue>(outputs[i]), [&](const at::Tensor& tensor) {
       const c10::StorageImpl* const key = storage_of(tensor);
       if (key == nullptr) return;
       Made* made = find(key);
       if (call.below_autograd && !alias && made == nullptr) {
-        Made fresh{WeakStorage(tensor.storage().getWeakStorageImpl()), call.op, module};
+        Made fresh{WeakStorage(tensor.storage().getWeakStorageImpl()), &call.op, module};
         made = &made_.insert_or_assign(key, std::move(fresh)).first->second;
       }
       if (made == nullptr) return;  // from before the step
-      if (alias && made->op->leaves_garbage && call.op != nullptr && !call.op->writes.empty()) {
-        made->op = call.op;  // who fills the memory is its maker
+      if (alias && made->op->leaves_garbage && !call.op.writes.empty()) {
+        made->op = &call.op;  // who fills the memory is its maker
       }
       if (call.outermost && !std::exchange(made->returned, true)) {
         of(made->module).output_bytes += static_cast<int64_t>(tensor.storage().nbytes());

@@ -5,21 +5,18 @@
 #include <string>
 #include <vector>
 
+#include <reprise/text_style.h>
+
 // Aligned columns of text, and numbers as they stand in them.
 
 namespace reprise::detail {
 
 using Row = std::vector<std::string>;
 
-/// The rows as lines, columns two spaces apart. Words stand left, numbers right: `align` has an 'l'
-/// or an 'r' for each column.
-std::string columns(const std::vector<Row>& rows, const std::string& align);
-
-/// "12.34": `decimals` digits after the point.
-std::string fixed(double value, int decimals);
-
-/// "1,234,567".
-std::string grouped(int64_t value);
+/// The rows as lines, the first of them the titles; see TextTable. Words stand left, numbers right:
+/// `align` has an 'l' or an 'r' for each column, `ranks` a digit: that of a column's rank.
+std::string columns(const std::vector<Row>& rows, const std::string& align,
+                    const std::string& ranks, const TextStyle& style);
 
 /// "1.23 G": powers of a thousand, three significant digits; "-" for zero.
 std::string scaled(int64_t value);

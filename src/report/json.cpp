@@ -18,6 +18,8 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
 // Names that come from the user (a path in a workload's name) may hold any bytes: the writer must
 // not throw on what is not UTF-8.
 std::string text_of(const Json& json) {
@@ -39,6 +41,18 @@ Json json_of(const RegionStats& region) {
   };
 }
 
+Json json_of(const std::optional<TrainingOutcome>& outcome) {
+  if (!outcome) return nullptr;
+  return {
+      {"loss", outcome->loss},
+      {"quality", or_null(outcome->quality)},
+      {"seconds", outcome->seconds},
+      {"peak_bytes", outcome->peak_bytes},
+      {"weights_bit_equal", outcome->weights_bit_equal},
+      {"max_abs_weight_diff", outcome->max_abs_weight_diff},
+  };
+}
+
 Json json_of(const StrategyRow& row) {
   return {
       {"strategy", row.strategy},
@@ -48,12 +62,20 @@ Json json_of(const StrategyRow& row) {
       {"rss_peak_bytes", or_null(row.rss_peak_bytes)},
       {"step_ms_median", row.step_ms_median},
       {"step_ms_min", row.step_ms_min},
+      {"step_ms_q1", row.step_ms_q1},
+      {"step_ms_q3", row.step_ms_q3},
+      {"step_ms_max", row.step_ms_max},
+      {"outlier_steps", row.outlier_steps},
       {"time_ratio", row.time_ratio},
+      {"time_ratio_low", or_null(row.time_ratio_low)},
+      {"time_ratio_high", or_null(row.time_ratio_high)},
       {"samples_per_second", row.samples_per_second},
       {"loss", row.loss},
       {"quality", or_null(row.quality)},
+      {"exact", row.exact},
       {"grads_bit_equal", row.grads_bit_equal},
       {"max_abs_grad_diff", row.max_abs_grad_diff},
+      {"buffers_bit_equal", row.buffers_bit_equal},
       {"segments", or_null(row.segments)},
       {"longest_segment_layers", or_null(row.longest_segment_layers)},
       {"recomputed_ops", row.recomputed_ops},
@@ -64,6 +86,7 @@ Json json_of(const StrategyRow& row) {
       {"predicted_peak_bytes", or_null(row.predicted_peak_bytes)},
       {"predicted_step_ms", or_null(row.predicted_step_ms)},
       {"regions", array_of(row.regions)},
+      {"training", json_of(row.training)},
   };
 }
 
@@ -97,6 +120,10 @@ std::string to_json(const Comparison& comparison) {
       {"parameters", comparison.parameters},
       {"base_bytes", comparison.base_bytes},
       {"steps", comparison.steps},
+      {"segment_scan", comparison.segment_scan},
+      {"train_steps", or_null(comparison.train_steps)},
+      {"quality_name", text_or_null(comparison.quality_name)},
+      {"quality_unit", text_or_null(comparison.quality_unit)},
       {"rows", array_of(comparison.rows)},
   });
 }
@@ -115,7 +142,7 @@ std::string to_json(const Training& training) {
       {"until_loss", or_null(training.until_loss)},
       {"log_every", training.log_every},
       {"accumulate", training.accumulate},
-      {"autocast", training.autocast.empty() ? Json(nullptr) : Json(training.autocast)},
+      {"autocast", text_or_null(training.autocast)},
       {"first_step", training.first_step},
       {"base_bytes", training.base_bytes},
       {"log", array_of(training.log)},
@@ -123,15 +150,15 @@ std::string to_json(const Training& training) {
       {"loss", training.loss},
       {"reached_loss", training.reached_loss},
       {"quality", or_null(training.quality)},
-      {"quality_name", training.quality_name.empty() ? Json(nullptr) : Json(training.quality_name)},
-      {"quality_unit", training.quality_unit.empty() ? Json(nullptr) : Json(training.quality_unit)},
+      {"quality_name", text_or_null(training.quality_name)},
+      {"quality_unit", text_or_null(training.quality_unit)},
       {"peak_bytes", training.peak_bytes},
       {"total_peak_bytes", training.total_peak_bytes},
       {"seconds", training.seconds},
       {"samples_per_second", training.samples_per_second},
       {"skipped_steps", training.skipped_steps},
       {"interrupted", training.interrupted},
-      {"sample", training.sample.empty() ? Json(nullptr) : Json(training.sample)},
+      {"sample", text_or_null(training.sample)},
       {"warnings", training.warnings},
       {"regions", array_of(training.regions)},
   });

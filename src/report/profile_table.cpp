@@ -6,6 +6,7 @@
 #include <reprise/report.h>
 
 #include "report/columns.h"
+#include "report/markup.h"
 
 // A profile as aligned text: the run, the tree of modules or the largest of them, saved tensors.
 
@@ -13,8 +14,8 @@ namespace reprise {
 namespace {
 
 using detail::columns;
-using detail::fixed;
-using detail::grouped;
+using detail::fixed_number;
+using detail::format_count;
 using detail::percent;
 using detail::Row;
 using detail::scaled;
@@ -50,8 +51,8 @@ std::string heading(const Profile& profile) {
           format_bytes(profile.saved_bytes);
   if (!meta) {
     text += ", held after forward " + format_bytes(profile.held_bytes) + ", peak " +
-            format_bytes(profile.peak_bytes) + " above base; step " + fixed(profile.step_ms, 2) +
-            " ms";
+            format_bytes(profile.peak_bytes) + " above base; step " +
+            fixed_number(profile.step_ms, 2) + " ms";
   }
   return text + "\n\n";
 }
@@ -66,14 +67,17 @@ class ModuleTable {
 
   void add(const std::string& name, const ModuleProfile& module, const ModuleFigures& figures,
            double time_share, double saved_share) {
-    add({name, figures.parameters == 0 ? "-" : grouped(figures.parameters),
-         fixed(figures.forward_ms, 2), fixed(figures.backward_ms, 2), percent(time_share),
-         bytes_or_dash(figures.output_bytes), bytes_or_dash(figures.saved_bytes),
-         percent(saved_share), scaled(figures.flops()),
+    add({name, figures.parameters == 0 ? "-" : format_count(figures.parameters),
+         fixed_number(figures.forward_ms, 2), fixed_number(figures.backward_ms, 2),
+         percent(time_share), bytes_or_dash(figures.output_bytes),
+         bytes_or_dash(figures.saved_bytes), percent(saved_share), scaled(figures.flops()),
          module.layer_class ? word_of(*module.layer_class) : ""});
   }
 
-  std::string str() const { return columns(rows_, times_ ? "lrrrrrrrrl" : "lrrrrr"); }
+  std::string str(const TextStyle& style) const {
+    return times_ ? columns(rows_, "lrrrrrrrrl", "0645170238", style)
+                  : columns(rows_, "lrrrrr", "034012", style);
+  }
 
  private:
   void add(Row row) {
@@ -98,7 +102,7 @@ std::string tree(const Profile& profile, const ProfileTableOptions& options) {
             : std::string(static_cast<std::size_t>(module.depth) * 2, ' ') + last_part(module.path);
     table.add(name, module, module.total, module.time_share, module.saved_share);
   }
-  return table.str();
+  return table.str(options.style);
 }
 
 /// The modules by what they cost themselves, the modules in them left out.
@@ -126,7 +130,7 @@ std::string largest(const Profile& profile, const ProfileTableOptions& options) 
               share(static_cast<double>(module->own.saved_bytes),
                     static_cast<double>(whole.saved_bytes)));
   }
-  return table.str();
+  return table.str(options.style);
 }
 
 std::string tensor_of(const SavedTensorProfile& line) {
@@ -159,7 +163,7 @@ std::string saved_tensors(const Profile& profile, const ProfileTableOptions& opt
     rows.push_back({tensor_of(*line), format_bytes(line->bytes), held(*line), or_dash(line->op),
                     or_dash(line->module), or_dash(line->saved_by), or_dash(line->saved_in)});
   }
-  return columns(rows, "lrrllll");
+  return columns(rows, "lrrllll", "0123465", options.style);
 }
 
 }  // namespace
@@ -172,12 +176,12 @@ std::string to_table(const Profile& profile, const ProfileTableOptions& options)
   return text;
 }
 
-std::string peak_table(const Timeline& timeline, int64_t top) {
+std::string peak_table(const Timeline& timeline, int64_t top, const TextStyle& style) {
   const int64_t event = timeline.peak_event();
   const CategoryBytes peak = timeline.at(event);
   std::string text = "peak " + format_bytes(peak.total());
   if (event >= 0) {
-    text += " at " + fixed(timeline.events[static_cast<std::size_t>(event)].ms, 2) + " ms";
+    text += " at " + fixed_number(timeline.events[static_cast<std::size_t>(event)].ms, 2) + " ms";
   }
   int64_t resident = 0;
   for (const TimelineMark& mark : timeline.marks) {
@@ -193,7 +197,7 @@ std::string peak_table(const Timeline& timeline, int64_t top) {
                     detail::percent(static_cast<double>(peak[category]) /
                                     static_cast<double>(std::max<int64_t>(1, peak.total())))});
   }
-  text += columns(rows, "lrr");
+  text += columns(rows, "lrr", "000", style);
   const std::vector<int64_t> alive = timeline.alive(event);
   if (alive.empty() || top <= 0) return text;
   rows = {{"largest blocks", "bytes", "made by", "in"}};
@@ -202,7 +206,7 @@ std::string peak_table(const Timeline& timeline, int64_t top) {
     rows.push_back({name_of(block.category), format_bytes(block.bytes), or_dash(block.op),
                     or_dash(block.module)});
   }
-  return text + "\n" + columns(rows, "lrll");
+  return text + "\n" + columns(rows, "lrll", "0012", style);
 }
 
 }  // namespace reprise

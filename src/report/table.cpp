@@ -1,105 +1,119 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
 #include <reprise/report.h>
 
-// A comparison as an aligned text table.
+#include "report/markup.h"
+#include "report/tables.h"
+
+// A comparison as text: lines about the run, a table, and notes.
 
 namespace reprise {
+namespace detail {
 namespace {
 
-using Cells = std::vector<std::string>;
+// The higher the number, the sooner a narrow terminal goes without.
+const std::vector<Column> kColumns = {
+    {"strategy", Align::left},       {"peak"},
+    {"held", Align::right, 6},       {"peak ratio", Align::right, 1},
+    {"rss peak", Align::right, 9},   {"step ms", Align::right, 3},
+    {"quartiles", Align::right, 8},  {"time ratio"},
+    {"95 %", Align::right, 2},       {"samples/s", Align::right, 7},
+    {"recomputed", Align::right, 5}, {"loss", Align::right, 4},
+    {"gradients", Align::left}};
 
-std::string number(const char* format, double value) {
-  const int length = std::snprintf(nullptr, 0, format, value);
-  std::string text(static_cast<std::size_t>(length) + 1, '\0');
-  std::snprintf(text.data(), text.size(), format, value);
-  text.pop_back();
-  return text;
+std::string rate(double value) {
+  return std::isfinite(value) ? format_count(std::llround(value)) : "-";
 }
-
-std::string count(int64_t value) {
-  std::string text = std::to_string(value);
-  const std::size_t sign = value < 0 ? 1 : 0;
-  for (std::size_t at = text.size(); at > sign + 3;) text.insert(at -= 3, ",");
-  return text;
-}
-
-const Cells kHeader = {"strategy",   "peak",      "held",       "peak ratio", "rss peak", "step ms",
-                       "time ratio", "samples/s", "recomputed", "loss",       "gradients"};
-
-std::string rate(double value) { return std::isfinite(value) ? count(std::llround(value)) : "-"; }
 
 std::string recomputed(const StrategyRow& row) {
   if (row.recomputed_ops == 0) return "-";
-  return count(row.recomputed_ops) + " ops, " + number("%.1f", row.recomputed_ms) + " ms";
+  return format_count(row.recomputed_ops) + " ops, " + number("%.1f", row.recomputed_ms) + " ms";
 }
 
-bool preserve_rng(const std::vector<RegionStats>& regions) {
-  return std::all_of(regions.begin(), regions.end(),
-                     [](const RegionStats& stats) { return stats.preserves_rng; });
-}
-
-std::string gradients(const StrategyRow& row) {
-  std::string text =
-      row.grads_bit_equal ? "identical" : "differ by " + number("%.3g", row.max_abs_grad_diff);
-  if (!row.rng_preserved) text += ", RNG moved";
-  return text;
-}
-
-Cells cells_of(const StrategyRow& row) {
-  return {row.strategy,
-          format_bytes(row.peak_bytes),
-          format_bytes(row.held_bytes),
-          number("%.3f", row.memory_ratio),
-          row.rss_peak_bytes ? format_bytes(*row.rss_peak_bytes) : "-",
-          number("%.2f", row.step_ms_median),
-          number("%.3f", row.time_ratio),
-          rate(row.samples_per_second),
-          recomputed(row),
-          number("%.9g", row.loss),
-          gradients(row)};
-}
-
-// The first and the last column hold words and stand left, the others hold numbers and stand right.
-std::string line_of(const Cells& cells, const std::vector<std::size_t>& widths) {
-  std::string line;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    const std::string space(widths[i] - cells[i].size(), ' ');
-    const bool left = i == 0 || i + 1 == cells.size();
-    if (i > 0) line += "  ";
-    line += left ? cells[i] + space : space + cells[i];
-  }
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + "\n";
+std::string quartiles(const StrategyRow& row) {
+  return number("%.2f", row.step_ms_q1) + " to " + number("%.2f", row.step_ms_q3);
 }
 
 }  // namespace
 
-std::string to_table(const Comparison& comparison) {
-  std::vector<Cells> lines = {kHeader};
-  for (const StrategyRow& row : comparison.rows) lines.push_back(cells_of(row));
-  std::vector<std::size_t> widths(kHeader.size(), 0);
-  for (const Cells& cells : lines) {
-    for (std::size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
-  }
-  std::string text = comparison.workload + " on " + comparison.device + ", LibTorch " +
-                     comparison.libtorch + ", " + std::to_string(comparison.threads) +
-                     (comparison.threads == 1 ? " thread, " : " threads, ") +
-                     std::to_string(comparison.steps) +
-                     (comparison.steps == 1 ? " step" : " steps") + " for each strategy\n";
-  text += count(comparison.parameters) + " parameters; peak and held are above the base of " +
-          format_bytes(comparison.base_bytes) + " that lives before a step\n\n";
-  for (const Cells& cells : lines) text += line_of(cells, widths);
+TextTable strategy_table(const Comparison& comparison) {
+  TextTable table(kColumns);
   for (const StrategyRow& row : comparison.rows) {
-    if (preserve_rng(row.regions)) continue;
-    text += "\nnote: " + row.strategy +
-            " does not preserve random draws: nothing in its regions "
-            "may draw\n";
+    table.add_row({row.strategy, format_bytes(row.peak_bytes), format_bytes(row.held_bytes),
+                   number("%.3f", row.memory_ratio),
+                   row.rss_peak_bytes ? format_bytes(*row.rss_peak_bytes) : "-",
+                   number("%.2f", row.step_ms_median), quartiles(row),
+                   number("%.3f", row.time_ratio), interval_text(row), rate(row.samples_per_second),
+                   recomputed(row), number("%.9g", row.loss), verdict_cell(row)});
   }
+  return table;
+}
+
+}  // namespace detail
+
+namespace {
+
+std::string steps_of(int64_t steps) {
+  return std::to_string(steps) + (steps == 1 ? " step" : " steps");
+}
+
+struct Heading {
+  std::string run;
+  std::string base;
+};
+
+Heading heading_of(const Comparison& comparison) {
+  return {comparison.workload + " on " + comparison.device + ", LibTorch " + comparison.libtorch +
+              ", " + std::to_string(comparison.threads) +
+              (comparison.threads == 1 ? " thread, " : " threads, ") + steps_of(comparison.steps) +
+              " for each strategy",
+          detail::format_count(comparison.parameters) +
+              " parameters; peak and held are above the base of " +
+              format_bytes(comparison.base_bytes) + " that lives before a step"};
+}
+
+std::string training_heading(const Comparison& comparison) {
+  return "each trained " + steps_of(*comparison.train_steps) + " from the same start";
+}
+
+std::vector<std::string> notes_of(const Comparison& comparison) {
+  std::vector<std::string> notes;
+  for (const StrategyRow& row : comparison.rows) {
+    if (row.preserves_draws()) continue;
+    notes.push_back("note: " + row.strategy +
+                    " does not preserve random draws: nothing in its regions may draw");
+  }
+  return notes;
+}
+
+detail::TextTable rows_of(const Comparison& comparison) {
+  return comparison.segment_scan ? detail::scan_table(comparison)
+                                 : detail::strategy_table(comparison);
+}
+
+}  // namespace
+
+std::string to_table(const Comparison& comparison, const TextStyle& style) {
+  const Heading heading = heading_of(comparison);
+  std::string text = heading.run + "\n" + heading.base + "\n\n" + rows_of(comparison).str(style);
+  if (comparison.train_steps) {
+    text +=
+        "\n" + training_heading(comparison) + "\n" + detail::training_table(comparison).str(style);
+  }
+  for (const std::string& note : notes_of(comparison)) text += "\n" + note + "\n";
+  return text;
+}
+
+std::string to_markdown(const Comparison& comparison) {
+  const Heading heading = heading_of(comparison);
+  std::string text = heading.run + "; " + heading.base + ".\n\n" + rows_of(comparison).markdown();
+  if (comparison.train_steps) {
+    text += "\n" + training_heading(comparison) + ":\n\n" +
+            detail::training_table(comparison).markdown();
+  }
+  for (const std::string& note : notes_of(comparison)) text += "\n" + note + ".\n";
   return text;
 }
 

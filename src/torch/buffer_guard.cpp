@@ -34,7 +34,7 @@ struct BufferGuard::State {
 
   void see(const at::Tensor& tensor) {
     const void* address = tensor.storage().unsafeGetStorageImpl();
-    if (made.count(address) || tensor.storage().allocator() == nullptr) return;
+    if (made.count(address) || tensor.storage().data_ptr().get_context() == nullptr) return;
     existing.emplace(address, tensor.storage());
   }
 
@@ -76,6 +76,11 @@ void visit_plain_tensors(const Values& values, Visit&& visit) {
   });
 }
 
+// TorchScript calls operators with its whole stack, of which the last values are theirs.
+c10::ArrayRef<const c10::IValue> last(c10::ArrayRef<const c10::IValue> values, std::size_t count) {
+  return values.size() > count ? values.slice(values.size() - count) : values;
+}
+
 void save_written(BufferGuard::State& state, const OperatorInfo& info,
                   c10::ArrayRef<const c10::IValue> inputs) {
   const auto save = [&](int argument) {
@@ -87,8 +92,8 @@ void save_written(BufferGuard::State& state, const OperatorInfo& info,
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
   if (watch.busy) return nullptr;
-  const auto inputs = call.inputs();
   const OperatorInfo* info = called_operator(call);
+  const auto inputs = info ? last(call.inputs(), info->arguments) : call.inputs();
   const bool outermost = watch.depth++ == 0;
   watch.for_each_guard([&](BufferGuard::State& state) {
     if (outermost) visit_plain_tensors(inputs, [&](const at::Tensor& t) { state.see(t); });
@@ -99,8 +104,11 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
 
 void on_end(const at::RecordFunction& call, at::ObserverContext*) {
   if (watch.busy || --watch.depth > 0) return;
+  const OperatorInfo* info = called_operator(call);
+  const c10::ArrayRef<const c10::IValue> all(call.outputs().data(), call.outputs().size());
+  const auto outputs = info ? last(all, info->returns) : all;
   watch.for_each_guard([&](BufferGuard::State& state) {
-    visit_plain_tensors(call.outputs(), [&](const at::Tensor& tensor) {
+    visit_plain_tensors(outputs, [&](const at::Tensor& tensor) {
       const void* address = tensor.storage().unsafeGetStorageImpl();
       if (!state.existing.count(address)) state.made.insert(address);
     });

@@ -78,20 +78,23 @@ WatchedNode node_of(const at::RecordFunction& function) {
   return node;
 }
 
+// What is no operator is passed over: the engine's evaluation of a node, a range of the user's.
 std::unique_ptr<at::ObserverContext> on_call(const at::RecordFunction& function) {
   const OperatorInfo* op = called_operator(function);
+  if (op == nullptr) return nullptr;
   const bool outermost = is_outermost();
-  const bool below = !(op != nullptr && op->composed) && !inside_kernel();
+  const bool below = !op->composed && !inside_kernel();
   place.calls.push_back({op, below});
-  const WatchedCall call{function, op, outermost, below};
+  const WatchedCall call{function, *op, outermost, below};
   tell_all([&](CallListener& listener) { listener.call_begins(call); });
   return nullptr;
 }
 
 void on_call_end(const at::RecordFunction& function, at::ObserverContext*) {
+  if (called_operator(function) == nullptr) return;
   const Running running = place.calls.back();
   place.calls.pop_back();
-  const WatchedCall call{function, running.op, is_outermost(), running.below_autograd};
+  const WatchedCall call{function, *running.op, is_outermost(), running.below_autograd};
   tell_all([&](CallListener& listener) { listener.call_ends(call); });
 }
 

@@ -23,9 +23,9 @@ struct OperatorInfo;
 /// An operator that is called.
 struct WatchedCall {
   const at::RecordFunction& function;
-  const OperatorInfo* op;  ///< null for what is no operator
-  bool outermost;          ///< called by the program or by a backward function
-  bool below_autograd;     ///< the outermost that is not composed of others: what policies see
+  const OperatorInfo& op;
+  bool outermost;       ///< called by the program or by a backward function
+  bool below_autograd;  ///< the outermost that is not composed of others: what policies see
 };
 
 /// A function of a backward pass.

@@ -4,14 +4,16 @@
 #include <optional>
 
 #include <reprise/error.h>
-#include <reprise/ledger.h>
 #include <reprise/meta_scope.h>
 #include <reprise/profile.h>
 #include <reprise/profile_report.h>
 
 #include "commands.h"
 #include "options.h"
+#include "report_files.h"
+#include "terminal.h"
 #include "workloads/libtorch.h"
+#include "workloads/memory_timeline.h"
 #include "workloads/strategy.h"
 
 // reprise profile: where a step's time and memory go, module by module, and what is alive at its
@@ -35,29 +37,9 @@ Profile measure(Workload& workload, std::optional<int64_t> steps) {
   return profile;
 }
 
-void train(Workload& workload, torch::optim::Optimizer& optimizer, int64_t step, Ledger* ledger) {
-  const auto mark = [ledger](const char* name) {
-    if (ledger != nullptr) ledger->mark(name);
-  };
-  mark("data");
-  const workloads::Batch batch = workload.batch(step);
-  mark("forward");
-  optimizer.zero_grad();
-  const torch::Tensor loss = workload.run(workloads::parse_strategy("plain"), batch).loss;
-  mark("backward");
-  loss.backward();
-  mark("optimizer");
-  optimizer.step();
-}
-
-/// A training step with its optimizer, whose state is there: the second one.
 Timeline record(Workload& workload) {
-  const auto optimizer = workload.make_optimizer();
-  train(workload, *optimizer, 0, nullptr);
-  optimizer->zero_grad();
-  Ledger ledger(LedgerOptions().module(workload.module()).optimizer(*optimizer));
-  train(workload, *optimizer, 1, &ledger);
-  return ledger.stop();
+  return workloads::record_step(workload, workloads::parse_strategy("plain"),
+                                workloads::StepKind::training);
 }
 
 int run(const Options& options) {
@@ -69,15 +51,22 @@ int run(const Options& options) {
   table.depth = options.whole("--module-depth", 0);
   table.top = options.whole("--top");
   table.saved = options.flag("--saved");
+  table.style = stdout_style();
+  if (options.flag("--meta")) refuse_recordings(options, "--meta runs nothing");
   std::optional<MetaScope> shapes;
   if (options.flag("--meta")) shapes.emplace();
   const auto workload = make_workload(options);
   const Profile profile = measure(*workload, steps);
+  Report report;
+  report.profile = profile;
   std::cout << to_table(profile, table);
   if (!shapes && workload->device().is_cpu()) {
-    std::cout << "\na training step with its optimizer: " << peak_table(record(*workload));
+    report.timelines = {{"plain", record(*workload)}};
+    std::cout << "\na training step with its optimizer: "
+              << peak_table(report.timelines[0].timeline, 8, table.style);
   }
   write_json(options, to_json(profile));
+  write_reports(options, *workload, report);
   return kOk;
 }
 

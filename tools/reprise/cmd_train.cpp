@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "interrupt.h"
 #include "options.h"
+#include "report_files.h"
 #include "terminal.h"
 #include "workloads/train.h"
 
@@ -172,8 +173,12 @@ int run(const Options& options) {
   print_end(training);
   if (training.interrupted) print_interrupted(training, settings);
   for (const std::string& warning : training.warnings) print_warning(warning);
-  if (options.flag("--regions")) std::cout << "\n" << region_table(training.regions);
+  if (options.flag("--regions"))
+    std::cout << "\n" << region_table(training.regions, stdout_style());
   write_json(options, to_json(training));
+  Report report;
+  report.training = training;
+  write_reports(options, *workload, report);
   return kOk;
 }
 

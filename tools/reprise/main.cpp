@@ -11,6 +11,7 @@
 #include <c10/util/Exception.h>
 
 #include "commands.h"
+#include "report_files.h"
 #include "terminal.h"
 #include "workloads/words.h"
 
@@ -97,6 +98,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     reject(error);
   }
+  remember_command_line(argc, argv);
   const Verb& verb = chosen(app, verbs);
   reject_extras(app, "see 'reprise --help'");
   reject_extras(*verb.app, "see 'reprise " + verb.app->get_name() + " --help'");

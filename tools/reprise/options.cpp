@@ -6,6 +6,7 @@
 #include <reprise/error.h>
 #include <reprise/report.h>
 
+#include "report_files.h"
 #include "workloads/libtorch.h"
 #include "workloads/words.h"
 
@@ -62,6 +63,8 @@ workloads::WorkloadOptions workload_options(const Options& options) {
   values.input = options.text("--input");
   values.schedule = options.whole("--schedule");
   values.depth = options.whole("--depth");
+  values.size = options.whole("--size");
+  values.loss = options.text("--loss");
   values.autocast = autocast_type(options);
   values.seed = options.whole("--seed", 0, std::numeric_limits<int64_t>::max()).value_or(0);
   values.device = workloads::parse_device(options.text("--device").value_or("cpu"));
@@ -135,11 +138,14 @@ void add_run_options(Options& options) {
   options.add("--input", "SHAPE", "input of a script, as 8x3x224x224:float or 8x128:int<1000>");
   options.add("--schedule", "N", "steps over which the learning rate falls, default 1500");
   options.add("--depth", "N", "50 (default) or 152");
+  options.add("--size", "N", "height and width of an image");
+  options.add("--loss", "LOSS", "of a script's output: mean_square (default) or sum");
   options.add("--autocast", "TYPE", "bf16 or fp16: lower precision in forward passes");
   options.add("--seed", "N", "seed of weights, data and dropout, default 0");
   options.add("--threads", "N", "threads of an operator, default LibTorch's");
   options.add("--device", "DEVICE", "cpu (default), cuda, cuda:1, ...");
   add_json_option(options);
+  add_report_options(options);
 }
 
 std::unique_ptr<workloads::Workload> make_workload(const Options& options,
@@ -153,6 +159,7 @@ std::unique_ptr<workloads::Workload> make_workload(const Options& options,
   workloads::WorkloadOptions values = workload_options(options);
   if (learning_rate) values.learning_rate = *learning_rate;
   if (const auto path = options.text("--json")) check_writable(*path);
+  check_report_files(options);
   if (const auto threads = options.whole("--threads", 1, 1024)) {
     torch::set_num_threads(static_cast<int>(*threads));
   }

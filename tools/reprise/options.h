@@ -31,6 +31,9 @@ class Options {
   void add_flag(const std::string& name, const std::string& help);
   bool flag(const std::string& name) const;
 
+  /// "compare".
+  std::string verb() const { return verb_.get_name(); }
+
   std::optional<std::string> text(const std::string& name) const;
   std::optional<int64_t> whole(const std::string& name, int64_t least = 1,
                                int64_t most = std::numeric_limits<int32_t>::max()) const;

@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <string>
 
+#include <reprise/text_style.h>
+
 // What goes to stderr: errors, warnings, and one line of progress, which is only for a terminal.
+// And how tables are set on stdout.
 
 namespace reprise::command {
 
@@ -14,6 +17,10 @@ void print_error(const std::string& what, const std::string& hint = "");
 
 /// "warning: <what>".
 void print_warning(const std::string& what);
+
+/// As wide as the terminal that stdout is (COLUMNS goes before what it says of itself), and in
+/// colour unless NO_COLOR is set. Where stdout is none: without limit and without colour.
+TextStyle stdout_style();
 
 /// One line that is written over and over, and wiped when the object goes. Silent where stderr is
 /// not a terminal.
