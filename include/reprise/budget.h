@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -39,12 +40,12 @@ constexpr int64_t operator""_GiB(unsigned long long n) { return static_cast<int6
 
 /// What a budget has done since it was made.
 struct BudgetSummary {
-  int64_t limit = 0;          ///< bytes above `base`; 0 while a fraction is being measured
-  int64_t base = 0;           ///< bytes; 0 for a budget of all bytes, else live before the last step
-  int64_t peak = 0;           ///< largest live bytes above `base` while the limit was in force
-  int64_t plain_peak = 0;     ///< of the measured plain step, for a fraction; else 0
-  int64_t forwards = 0;       ///< forward passes
-  int64_t drops = 0;          ///< storages that were dropped to make room
+  int64_t limit = 0;       ///< bytes above `base`; 0 while a fraction is being measured
+  int64_t base = 0;        ///< bytes; 0 for a budget of all bytes, else live before the last step
+  int64_t peak = 0;        ///< largest live bytes above `base` while the limit was in force
+  int64_t plain_peak = 0;  ///< of the measured plain step, for a fraction; else 0
+  int64_t forwards = 0;    ///< forward passes
+  int64_t drops = 0;       ///< storages that were dropped to make room
   int64_t dropped_bytes = 0;  ///< of them
   int64_t replays = 0;        ///< times that something was brought back by running operators again
   int64_t operators = 0;      ///< run again
@@ -97,7 +98,7 @@ class REPRISE_API Budget {
   explicit Budget(std::shared_ptr<State> state);
 
   static int64_t infeasible_so_far();
-  static void rethrow_infeasible_since(int64_t before);
+  static void rethrow_if_infeasible(int64_t before, const std::exception& error);
 
   std::shared_ptr<State> state_;
 };
@@ -124,8 +125,8 @@ auto Budget::forward(Work&& work) -> decltype(work()) {
   try {
     const BudgetScope scope(*this);
     return std::forward<Work>(work)();
-  } catch (...) {
-    rethrow_infeasible_since(before);
+  } catch (const std::exception& error) {
+    rethrow_if_infeasible(before, error);
     throw;
   }
 }

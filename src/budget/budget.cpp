@@ -39,11 +39,11 @@ void check_bytes(int64_t bytes) {
                    "give it one byte or more, such as 512_MiB");
 }
 
-void when_passes_end(bool failed) {
+void when_a_pass_ends(bool failed, bool last) {
   if (failed && detail::process_allocator().limit() != detail::CountingAllocator::kUnlimited) {
     detail::clear_failed_passes();
   }
-  Limits::instance().end_passes();
+  if (last) Limits::instance().end_passes();
 }
 
 }  // namespace
@@ -144,9 +144,8 @@ struct BudgetScope::Open {
     auto graph = std::make_shared<Graph>(state, limit, std::move(around));
     make_it_fit();
     if (graph->runs_plainly()) {
-      hooks.emplace([graph](const at::Tensor& tensor) {
-        return std::make_shared<Watched>(tensor, graph);
-      });
+      hooks.emplace(
+          [graph](const at::Tensor& tensor) { return std::make_shared<Watched>(tensor, graph); });
     } else {
       recording.emplace(std::make_shared<detail::Tape>(
           std::make_shared<Yielding>(graph),
@@ -179,7 +178,7 @@ BudgetScope::~BudgetScope() {
 
 Budget::Budget(std::shared_ptr<State> state) : state_(std::move(state)) {
   detail::install_room_maker();
-  detail::when_passes_are_over(when_passes_end);
+  detail::when_passes_end(when_a_pass_ends);
   state_->limit.overruns_before = detail::overruns();
 }
 
@@ -223,9 +222,15 @@ Budget::~Budget() {
 
 int64_t Budget::infeasible_so_far() { return detail::last_infeasible().count; }
 
-void Budget::rethrow_infeasible_since(int64_t before) {
+// Whoever makes another exception of ours quotes it.
+void Budget::rethrow_if_infeasible(int64_t before, const std::exception& error) {
   const detail::LastInfeasible& last = detail::last_infeasible();
-  if (last.count > before) throw BudgetInfeasible(last.error);
+  if (last.count == before || dynamic_cast<const BudgetInfeasible*>(&error) != nullptr) return;
+  const std::string ours = last.error.what();
+  const std::string quoted = ours.substr(0, ours.find('\n'));
+  if (std::string(error.what()).find(quoted) != std::string::npos) {
+    throw BudgetInfeasible(last.error);
+  }
 }
 
 BudgetSummary Budget::summary() const {

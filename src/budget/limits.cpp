@@ -69,8 +69,8 @@ bool Limits::begin_forward(LimitState& state) {
 }
 
 void Limits::end_graph(LimitState& state) {
-  const bool in_pass = passes_are_running();
   const std::lock_guard<std::mutex> lock(mutex_);
+  const bool in_pass = passes_are_running();  // if so, end_passes() comes after this
   if (--state.graphs > 0) return;
   state.pass_has_ended = state.pass_has_ended || in_pass;
   if (!in_pass) end_step(state);

@@ -60,14 +60,13 @@ class RoomByDropping final : public RoomMaker {
     const Culprit culprit = find_culprit();
     LastInfeasible& last = last_infeasible();
     ++last.count;
-    last.error = BudgetInfeasible(
-        "a budget of " + text_of_bytes(limit) + " is too small: " +
-            (culprit.text.empty() ? "an allocation" : culprit.text) + " needs " +
-            text_of_bytes(bytes) + " beside " + text_of_bytes(pinned) +
-            " that nothing can be dropped of",
-        "give the budget " + text_of_bytes(pinned + bytes) +
-            " or more, or take the batch in smaller parts and accumulate",
-        limit, pinned + bytes, culprit.op);
+    last.error = BudgetInfeasible("a budget of " + text_of_bytes(limit) + " is too small: " +
+                                      (culprit.text.empty() ? "an allocation" : culprit.text) +
+                                      " needs " + text_of_bytes(bytes) + " beside " +
+                                      text_of_bytes(pinned) + " that nothing can be dropped of",
+                                  "give the budget " + text_of_bytes(pinned + bytes) +
+                                      " or more, or take the batch in smaller parts and accumulate",
+                                  limit, pinned + bytes, culprit.op);
     throw last.error;
   }
 };

@@ -28,16 +28,16 @@ using torch::autograd::Engine;
 using NodePtr = decltype(torch::autograd::NodeTask::fn_);
 
 std::atomic<int64_t> running_passes{0};
-std::atomic<void (*)(bool)> passes_are_over{nullptr};
+std::atomic<void (*)(bool failed, bool last)> pass_ended{nullptr};
 
 /// Stands around one backward pass.
 class RunningPass {
  public:
   RunningPass() { ++running_passes; }
   ~RunningPass() {
-    if (--running_passes > 0) return;
+    const bool last = --running_passes == 0;
     const bool failed = std::uncaught_exceptions() > exceptions_;
-    if (const auto function = passes_are_over.load()) function(failed);
+    if (const auto function = pass_ended.load()) function(failed, last);
   }
   RunningPass(const RunningPass&) = delete;
   RunningPass& operator=(const RunningPass&) = delete;
@@ -140,7 +140,7 @@ void ensure_engine() {
   }
 }
 
-void when_passes_are_over(void (*function)(bool)) { passes_are_over = function; }
+void when_passes_end(void (*function)(bool failed, bool last)) { pass_ended = function; }
 
 bool passes_are_running() { return running_passes > 0; }
 

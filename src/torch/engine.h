@@ -11,10 +11,10 @@ namespace reprise::detail {
 /// Throws Error when another library has replaced our engine since.
 void ensure_engine();
 
-/// `function(failed)` is called on the thread of a backward pass when the pass has ended, by an
-/// exception or not, and no other one runs in the process. One function for the process; it must
-/// not throw. Backward passes are noticed from the first ensure_engine() on.
-void when_passes_are_over(void (*function)(bool failed));
+/// `function(failed, last)` is called on the thread of a backward pass when the pass has ended, by
+/// an exception or not; `last`: no other one runs in the process. One function for the process; it
+/// must not throw. Backward passes are noticed from the first ensure_engine() on.
+void when_passes_end(void (*function)(bool failed, bool last));
 
 /// Whether a backward pass runs in the process.
 bool passes_are_running();
