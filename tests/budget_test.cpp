@@ -6,6 +6,8 @@
 
 #include <reprise/meter.h>
 
+#include <torch/script.h>
+
 #include "tests/budget_models.h"
 #include "tests/support.h"
 
@@ -273,6 +275,33 @@ TEST_F(Budgets, ServeAutocast) {
         return take_gradients(model_.parameters);
       },
       0.6);
+}
+
+const char* const kScript = R"(
+def layer(x: Tensor, w: Tensor):
+    x = torch.tanh(torch.matmul(x, w))
+    return torch.sigmoid(torch.matmul(x, w))
+)";
+
+TEST_F(Budgets, ServeTorchScript) {
+  const auto script = torch::jit::compile(kScript);
+  const Tensor w = testing::leaf({64, 64}), x = testing::leaf({256, 64}, 2);
+  const auto loss = [&] {
+    Tensor y = x;
+    for (int i = 0; i < 8; ++i) y = script->run_method("layer", y, w).toTensor();
+    return y.square().mean();
+  };
+  for (int i = 0; i < 3; ++i) loss().backward();  // its executor settles
+  take_gradients({w, x});
+  expect_same_as_plain(
+      [&](const auto& forward) {
+        forward(loss).backward();
+        return take_gradients({w, x});
+      },
+      0.6);
+  // It makes exceptions of its own of ours; forward() finds them.
+  auto budget = Budget::activations(1024);
+  EXPECT_THROW(budget.forward(loss), BudgetInfeasible);
 }
 
 TEST_F(Budgets, AreSharedByModels) {
