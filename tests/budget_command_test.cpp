@@ -20,7 +20,7 @@ using tests::Outcome;
 
 Outcome run(const std::string& arguments) { return tests::run_command(REPRISE_COMMAND, arguments); }
 
-constexpr const char* kBlocks = "blocks --layers 4 --width 64 --context 32 --batch 8";
+constexpr const char* kBlocks = "blocks --layers 6 --width 64 --context 32 --batch 64";
 
 TEST(BudgetCommand, rejects_what_is_no_budget_in_one_clear_line) {
   struct Mistake {
@@ -72,14 +72,13 @@ TEST(BudgetCommand, warns_of_more_than_the_machine_has) {
 }
 
 TEST(BudgetCommand, compares_budgets_with_plain) {
-  const Outcome outcome = run(std::string("compare ") + kBlocks +
-                              " --steps 2 --train 2 --strategies plain,budget=80%" +
-                              " --budget 60% --json /dev/stdout");
+  const tests::TempFolder folder;
+  const Outcome outcome =
+      run(std::string("compare ") + kBlocks + " --steps 2 --train 2 --strategies plain,budget=80%" +
+          " --budget 60% --json " + folder.path("out"));
   ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("note: budget=60% is "));
-  const auto json = nlohmann::json::parse(outcome.out.substr(outcome.out.find('{'),
-                                                             outcome.out.rfind('}') + 1 -
-                                                                 outcome.out.find('{')));
+  const auto json = nlohmann::json::parse(tests::read_file(folder.path("out")));
   const int64_t plain = json["rows"][0]["peak_bytes"];
   for (int i = 1; i <= 2; ++i) {
     const auto& row = json["rows"][i];

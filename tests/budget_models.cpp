@@ -60,8 +60,7 @@ struct Skips : nn::Module {
     }
     for (int i = 2; i > 0; --i) {
       const int64_t in = 8LL << i;
-      up.push_back(
-          register_module("up" + std::to_string(i), conv(in + in / 2, in / 2)));
+      up.push_back(register_module("up" + std::to_string(i), conv(in + in / 2, in / 2)));
     }
     out = register_module("out", conv(8, 1));
   }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <reprise/budget.h>
-
 #include <sstream>
 #include <thread>
 
+#include <reprise/budget.h>
 #include <reprise/meter.h>
 
 #include <torch/script.h>

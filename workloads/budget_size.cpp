@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <unistd.h>
 #include <utility>
 #include <vector>
-
-#include <unistd.h>
 
 #include <reprise/error.h>
 
@@ -15,7 +14,8 @@
 namespace reprise::workloads {
 namespace {
 
-constexpr const char* kHint = "give a size such as 512MiB or 1.5GiB, or a part of plain such as 50%";
+constexpr const char* kHint =
+    "give a size such as 512MiB or 1.5GiB, or a part of plain such as 50%";
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
   throw UsageError(where + what, kHint);
@@ -25,9 +25,8 @@ std::optional<double> factor_of(std::string unit) {
   std::transform(unit.begin(), unit.end(), unit.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   static const std::vector<std::pair<std::string, double>> kUnits = {
-      {"b", 1},          {"kib", 0x1p10},   {"mib", 0x1p20}, {"gib", 0x1p30},
-      {"tib", 0x1p40},   {"kb", 1e3},       {"mb", 1e6},     {"gb", 1e9},
-      {"tb", 1e12},
+      {"b", 1},    {"kib", 0x1p10}, {"mib", 0x1p20}, {"gib", 0x1p30}, {"tib", 0x1p40},
+      {"kb", 1e3}, {"mb", 1e6},     {"gb", 1e9},     {"tb", 1e12},
   };
   for (const auto& [name, factor] : kUnits) {
     if (name == unit) return factor;

@@ -8,8 +8,8 @@
 #include <reprise/meter.h>
 
 #include "workloads/parts.h"
-#include "workloads/use_budget.h"
 #include "workloads/snapshot.h"
+#include "workloads/use_budget.h"
 
 namespace reprise::workloads {
 namespace {

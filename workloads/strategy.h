@@ -66,9 +66,9 @@ struct UnderBudget {
   BudgetSize size;
 };  // budget=SIZE, budget=P%
 
-using StrategyKind = std::variant<Plain, EachBlock, BalancedSegments, SizedSegments, CutAfter,
-                                  LayerRange, EveryNth, OnlyPart, EachPart, OnTape, InParts,
-                                  UnderBudget>;
+using StrategyKind =
+    std::variant<Plain, EachBlock, BalancedSegments, SizedSegments, CutAfter, LayerRange, EveryNth,
+                 OnlyPart, EachPart, OnTape, InParts, UnderBudget>;
 
 /// A layer is a chain of parts, where a workload's layers have them.
 struct LayerPart {
@@ -114,8 +114,8 @@ bool asks_for_parts(const Strategy& strategy);
 /// In how many parts a batch is taken, one after the other: N of accumulate:N, else 1.
 int64_t parts_of(const Strategy& strategy);
 
-/// The budget that a strategy trains under; none for the others. Who runs the steps makes the Budget
-/// and gives it to the workload.
+/// The budget that a strategy trains under; none for the others. Who runs the steps makes the
+/// Budget and gives it to the workload.
 std::optional<BudgetSize> budget_of(const Strategy& strategy);
 
 /// The part of each layer that a strategy asks for; none for those that ask for whole layers.

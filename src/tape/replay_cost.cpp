@@ -62,7 +62,8 @@ float settled_cost(const Node& node, int64_t nanoseconds) {
     least = settled.least_ns;
   }
   // To the next half power of two.
-  const float halves = std::round(2.0F * std::log2(static_cast<float>(std::max<int64_t>(least, 1))));
+  const float halves =
+      std::round(2.0F * std::log2(static_cast<float>(std::max<int64_t>(least, 1))));
   return std::exp2(halves / 2.0F) / 1000.0F;
 }
 

@@ -63,7 +63,8 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     if (info.draws) {
       drawing = std::unique_lock<DrawLock>(draw_lock);
       const bool own = info.generator >= 0 && arguments[info.generator].isGenerator();
-      node.rng = own ? RngState::of(arguments[info.generator].toGenerator()) : RngState::capture({});
+      node.rng =
+          own ? RngState::of(arguments[info.generator].toGenerator()) : RngState::capture({});
       // Many operators may draw and do not (attention without dropout): share what has not moved.
       if (last_rng_ && last_rng_->equals(*node.rng)) node.rng = last_rng_;
       last_rng_ = node.rng;

@@ -67,7 +67,9 @@ at::Tensor Tape::bring_back_lazily(std::size_t index) {
   if (!storage) {
     ReplayClock clock;
     const NumericsReplay numerics(numerics_);
+    const int64_t before = counts_.replays;
     storage = replay_lazily(value, nullptr);
+    clock.count_operators(counts_.replays - before);
     ++options_.room->replays;
     options_.room->nanoseconds += static_cast<int64_t>(clock.milliseconds() * 1e6);
     log_replay(options_.label, clock.milliseconds());
@@ -116,7 +118,6 @@ c10::Storage Tape::fetch(ValueId input, LazyReplay& replay) {
 c10::Storage Tape::replay_lazily(ValueId target, const LazyReplay* outer) {
   LazyReplay replay(*yielding_, outer);
   const std::vector<NodeId> nodes = lazy_closure(target, replay);
-  ReplayClock clock;
   for (const NodeId id : nodes) {
     const Node& node = nodes_[id];
     count_replay();
@@ -125,7 +126,6 @@ c10::Storage Tape::replay_lazily(ValueId target, const LazyReplay* outer) {
       if (!local.storage) local.storage = fetch(input, replay);
     });
     run_again(node, id, replay.locals, kNoPass);
-    clock.count_operators(1);
     ++options_.room->operators;
     for_each_input(node, [&](ValueId input) {
       Local& local = replay.locals[input];

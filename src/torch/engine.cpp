@@ -12,8 +12,8 @@
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include "torch/dispatch_mode.h"
 #include "torch/interpreter.h"

@@ -144,9 +144,7 @@ namespace {
 
 // Small models have large needs beside what can be dropped (a generator's state is 5 kB), so that
 // only some of the budgets are feasible. What is infeasible must leave nothing behind.
-/// Returns whether some budget made room and went on.
-bool check_budgets(const Program& program, at::ScalarType dtype, const Cell& plain) {
-  bool dropped = false;
+void check_budgets(const Program& program, at::ScalarType dtype, const Cell& plain) {
   for (const double share : {1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.1}) {
     SCOPED_TRACE("budget of " + std::to_string(share) + " of plain");
     auto budget = Budget::fraction(share);
@@ -155,14 +153,14 @@ bool check_budgets(const Program& program, at::ScalarType dtype, const Cell& pla
       run(program, dtype, std::nullopt, &budget);  // its first step is measured
       const Cell ours = run(program, dtype, std::nullopt, &budget);
       expect_same(plain, ours);
-      dropped |= budget.summary().drops > 0;
-    } catch (const BudgetInfeasible&) {
+    } catch (const std::exception& error) {
+      // TorchScript's backward pass makes an exception of its own that quotes ours.
+      if (std::string(error.what()).find("a budget of ") == std::string::npos) throw;
     }
     const BudgetSummary summary = budget.summary();
     EXPECT_LE(summary.peak, summary.limit);
     EXPECT_EQ(Meter().live(), live);
   }
-  return dropped;
 }
 
 }  // namespace
@@ -171,7 +169,6 @@ void check(const std::string& family, const Program& program,
            const std::vector<at::ScalarType>& dtypes) {
   const tests::OneThread one_thread;
   const testing::Warnings warnings;
-  bool dropped = false;
   for (const at::ScalarType dtype : dtypes) {
     const std::string where = family + ", " + c10::toString(dtype);
     const Cell plain = run(program, dtype, std::nullopt);
@@ -193,11 +190,10 @@ void check(const std::string& family, const Program& program,
       compare("random " + std::to_string(seed), random_policy(seed).audit(false));
     }
     SCOPED_TRACE(where);
-    dropped |= check_budgets(program, dtype, plain);
+    check_budgets(program, dtype, plain);
     // A label of its own makes it the first scope of its policy.
     compare("audit", drop_all("audit of " + where));
   }
-  std::cout << family << (dropped ? ": budgets made room\n" : ": no budget made room\n");
   // That a rule of a random policy matches nothing in a small model is no news.
   EXPECT_FALSE(warnings.mention("gave other bits")) << family << ": " << warnings.text();
 }

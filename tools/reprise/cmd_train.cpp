@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 
+#include <reprise/error.h>
 #include <reprise/report.h>
 
 #include "commands.h"
