@@ -27,8 +27,8 @@ SEGMENTED = "plain,sequential:8,segments:1,segments:4,segments:32"
 PARTED = "plain,checkpoint,attention,ffn,parts"
 
 # Sizes that 2 cores measure in minutes, and sizes that only show that it works.
-FULL = {"resnet50": "--batch 8 --steps 5 --train 10", "bert": "--steps 10 --train 100",
-        "blocks": "--layers 32 --batch 4096 --steps 20", "gpt": "--context 256 --steps 10"}
+FULL = {"resnet50": "--batch 8 --steps 6 --train 8", "bert": "--steps 8 --train 20",
+        "blocks": "--layers 32 --batch 1024 --steps 8", "gpt": "--context 256 --steps 8"}
 QUICK = {"resnet50": "--batch 2 --steps 1 --train 1",
          "bert": "--width 32 --heads 2 --context 16 --batch 2 --steps 1 --train 1",
          "blocks": "--layers 32 --width 16 --batch 8 --steps 2",

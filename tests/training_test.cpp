@@ -193,9 +193,9 @@ TEST(Text, of_a_file_is_split_and_windows_are_its_bytes) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += static_cast<char>(i);
   const TextData data = load_text(folder.write("text", text), 4);
-  EXPECT_EQ(data.training.numel(), 180);
-  EXPECT_EQ(data.validation.numel(), 20);
-  const Tensor windows = text_windows(data.training, torch::tensor({5, 150}, torch::kLong), 3);
+  EXPECT_EQ(data.training.size(), 180U);
+  EXPECT_EQ(data.validation.size(), 20U);
+  const Tensor windows = text_windows(data.training, {5, 150}, 3);
   EXPECT_TRUE(torch::equal(windows, torch::tensor({{5, 6, 7}, {150, 151, 152}}, torch::kLong)));
 }
 

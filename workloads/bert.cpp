@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "workloads/bert.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include <reprise/error.h>
@@ -21,13 +23,16 @@ constexpr int64_t kMask = 257;
 constexpr int64_t kWords = 258;
 constexpr int64_t kNoTarget = -100;  // what cross entropy leaves out
 
-// The places behind each line's end, the text's own first line included.
-Tensor line_starts(const Tensor& text, const std::string& path) {
-  const Tensor ends = text.eq('\n').nonzero().view({-1});
-  const Tensor starts = torch::cat({torch::zeros({1}, torch::kLong), ends + 1});
-  const Tensor next = torch::cat({starts.slice(0, 1), torch::full({1}, text.numel() + 1)});
-  const Tensor filled = starts.index({(next - starts) > 8});  // short lines have nothing to tell
-  if (filled.numel() > 0) return filled;
+// Where the lines begin, but for short ones, which have nothing to tell.
+std::vector<int64_t> line_starts(const std::string& text, const std::string& path) {
+  constexpr std::size_t kShort = 8;
+  std::vector<int64_t> starts;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    if (end - begin >= kShort) starts.push_back(static_cast<int64_t>(begin));
+    begin = end + 1;
+  }
+  if (!starts.empty()) return starts;
   throw Error("'" + path + "': has no lines of 8 bytes or more",
               "give a text that is broken into lines with --text FILE");
 }
@@ -92,29 +97,40 @@ nn::Module& Bert::module() { return *model_; }
 
 const std::vector<Layer>& Bert::layers() const { return model_->layers(); }
 
-Batch Bert::masked_lines(const Tensor& text, const Tensor& starts, uint64_t seed) const {
-  at::Generator generator = at::globalContext().defaultGenerator(torch::kCPU).clone();
-  generator.set_current_seed(seed);
-  const Tensor places = starts.unsqueeze(1) + torch::arange(context_);
-  const Tensor bytes = text.index({places.clamp_max(text.numel() - 1)}).to(torch::kLong);
-  const Tensor ended = bytes.eq('\n').logical_or(places.ge(text.numel())).cumsum(1).gt(0);
-  const Tensor chosen =
-      torch::rand(bytes.sizes(), generator).lt(0.15).logical_and(ended.logical_not());
-  // A line without any would have no loss.
-  chosen.select(1, 0).logical_or_(chosen.any(1).logical_not());
-  const Tensor what = torch::rand(bytes.sizes(), generator);
-  const Tensor any = torch::randint(kBytes, bytes.sizes(), generator, torch::kLong);
-  const Tensor instead = torch::where(what.lt(0.8), kMask, torch::where(what.lt(0.9), any, bytes));
-  const Tensor words = torch::where(chosen, instead, bytes).masked_fill(ended, kPadding);
-  const Tensor target = bytes.masked_fill(chosen.logical_not(), kNoTarget);
-  return {words.to(device()), target.to(device())};
+Batch Bert::masked_lines(const std::string& text, const std::vector<int64_t>& starts,
+                         TextDraws draws) const {
+  std::vector<int64_t> words, targets;
+  for (const int64_t start : starts) {
+    const auto begin = static_cast<std::size_t>(start);
+    const std::string line =
+        text.substr(begin, std::min(text.find('\n', begin), text.size()) - begin);
+    bool any = false;
+    for (int64_t i = 0; i < context_; ++i) {
+      const bool ended = i >= static_cast<int64_t>(line.size());
+      const int64_t byte =
+          ended ? kPadding : static_cast<unsigned char>(line[static_cast<std::size_t>(i)]);
+      const bool last = ended ? false : i + 1 == std::min<int64_t>(context_, line.size());
+      // A line without any would have no loss.
+      const bool chosen = !ended && (draws.share() < 0.15 || (last && !any));
+      any = any || chosen;
+      const double what = draws.share();
+      const int64_t instead = what < 0.8 ? kMask : what < 0.9 ? draws.below(kBytes) : byte;
+      words.push_back(chosen ? instead : byte);
+      targets.push_back(chosen ? byte : kNoTarget);
+    }
+  }
+  const std::array<int64_t, 2> sizes = {static_cast<int64_t>(starts.size()), context_};
+  return {torch::tensor(words).view(sizes).to(device()),
+          torch::tensor(targets).view(sizes).to(device())};
 }
 
 Batch Bert::batch(int64_t step) {
-  at::Generator generator = at::globalContext().defaultGenerator(torch::kCPU).clone();
-  generator.set_current_seed(step_seed(step));
-  const Tensor which = torch::randint(training_lines_.numel(), {batch_}, generator, torch::kLong);
-  return masked_lines(text_.training, training_lines_.index({which}), step_seed(step) ^ 1U);
+  TextDraws draws(step_seed(step));
+  std::vector<int64_t> starts;
+  for (int64_t i = 0; i < batch_; ++i) {
+    starts.push_back(training_lines_[draws.below(static_cast<int64_t>(training_lines_.size()))]);
+  }
+  return masked_lines(text_.training, starts, draws);
 }
 
 double Bert::loss_weight(const Batch& batch) const {
@@ -129,11 +145,15 @@ ForwardResult Bert::forward(const Strategy& strategy, const Batch& batch) {
 std::optional<Quality> Bert::quality() {
   constexpr int64_t kLines = 128;  // evenly spaced over the whole part
   const Evaluation evaluation(*model_);
-  const auto last = static_cast<double>(validation_lines_.numel() - 1);
-  const Tensor which = torch::linspace(0, last, kLines, torch::kFloat64).to(torch::kLong);
+  const auto last = static_cast<int64_t>(validation_lines_.size()) - 1;
+  const std::vector<int64_t> which = evenly_spaced(last, kLines);
   double right = 0, all = 0;
-  for (const Tensor& some : which.split(batch_)) {
-    const Batch batch = masked_lines(text_.validation, validation_lines_.index({some}), 0);
+  for (std::size_t i = 0; i < which.size(); i += static_cast<std::size_t>(batch_)) {
+    std::vector<int64_t> starts;
+    for (std::size_t k = i; k < std::min(which.size(), i + static_cast<std::size_t>(batch_)); ++k) {
+      starts.push_back(validation_lines_[static_cast<std::size_t>(which[k])]);
+    }
+    const Batch batch = masked_lines(text_.validation, starts, TextDraws(i));
     const Tensor logits = run(parse_strategy("plain"), batch).output;
     right += logits.argmax(-1).eq(batch.target).sum().item<double>();
     all += loss_weight(batch);

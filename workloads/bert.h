@@ -40,13 +40,14 @@ class Bert final : public Workload {
   std::optional<double> max_gradient_norm() const override { return 1.0; }
 
  private:
-  Batch masked_lines(const torch::Tensor& text, const torch::Tensor& starts, uint64_t seed) const;
+  Batch masked_lines(const std::string& text, const std::vector<int64_t>& starts,
+                     TextDraws draws) const;
 
   int64_t batch_;
   int64_t context_;
   int64_t schedule_;
   TextData text_;
-  torch::Tensor training_lines_, validation_lines_;  // where the lines begin
+  std::vector<int64_t> training_lines_, validation_lines_;  // where the lines begin
   std::shared_ptr<BertModel> model_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "workloads/gpt.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "workloads/evaluation.h"
@@ -63,13 +64,17 @@ nn::Module& Gpt::module() { return *model_; }
 
 const std::vector<Layer>& Gpt::layers() const { return model_->layers(); }
 
-// Drawn on the CPU, so that every device gets the same windows.
 Batch Gpt::batch(int64_t step) {
-  at::Generator generator = at::globalContext().defaultGenerator(torch::kCPU).clone();
-  generator.set_current_seed(step_seed(step));
-  const Tensor starts =
-      torch::randint(text_.training.numel() - context_, {batch_}, generator, torch::kLong);
-  const Tensor bytes = text_windows(text_.training, starts, context_ + 1).to(device());
+  TextDraws draws(step_seed(step));
+  std::vector<int64_t> starts;
+  for (int64_t i = 0; i < batch_; ++i) {
+    starts.push_back(draws.below(static_cast<int64_t>(text_.training.size()) - context_));
+  }
+  return windows(text_.training, starts);
+}
+
+Batch Gpt::windows(const std::string& text, const std::vector<int64_t>& starts) const {
+  const Tensor bytes = text_windows(text, starts, context_ + 1).to(device());
   return {bytes.slice(1, 0, context_).contiguous(), bytes.slice(1, 1).contiguous()};
 }
 
@@ -83,14 +88,14 @@ ForwardResult Gpt::forward(const Strategy& strategy, const Batch& batch) {
 std::optional<Quality> Gpt::quality() {
   constexpr int64_t kWindows = 64;  // evenly spaced over the whole part
   const Evaluation evaluation(*model_);
-  const int64_t last = text_.validation.numel() - context_ - 1;
-  const Tensor starts = torch::linspace(0, static_cast<double>(last), kWindows, torch::kFloat64);
+  const int64_t last = static_cast<int64_t>(text_.validation.size()) - context_ - 1;
+  const std::vector<int64_t> starts = evenly_spaced(last, kWindows);
   double sum = 0;
-  for (const Tensor& some : starts.to(torch::kLong).split(batch_)) {
-    const Tensor bytes = text_windows(text_.validation, some, context_ + 1).to(device());
-    const Batch batch = {bytes.slice(1, 0, context_), bytes.slice(1, 1)};
+  for (std::size_t i = 0; i < starts.size(); i += static_cast<std::size_t>(batch_)) {
+    const std::size_t end = std::min(starts.size(), i + static_cast<std::size_t>(batch_));
+    const Batch batch = windows(text_.validation, {starts.begin() + i, starts.begin() + end});
     const Tensor loss = run(parse_strategy("plain"), batch).loss;
-    sum += loss.item<double>() * static_cast<double>(some.numel());
+    sum += loss.item<double>() * static_cast<double>(end - i);
   }
   return Quality{"validation loss", sum / kWindows, "nats/byte"};
 }
@@ -102,7 +107,7 @@ std::string Gpt::sample() {
   at::Generator generator = at::globalContext().defaultGenerator(torch::kCPU).clone();
   generator.set_current_seed(step_seed(0));
   const int64_t given = std::min<int64_t>(context_, 32);
-  Tensor bytes = text_.validation.slice(0, 0, given).to(torch::kLong);
+  Tensor bytes = text_windows(text_.validation, {0}, given).view({-1});
   for (int64_t i = 0; i < kLength; ++i) {
     const Tensor seen = bytes.slice(0, std::max<int64_t>(0, bytes.numel() - context_));
     const Tensor logits = model_->forward(parse_strategy("plain"), seen.unsqueeze(0).to(device()));

@@ -40,6 +40,8 @@ class Gpt final : public Workload {
   std::string sample() override;
 
  private:
+  Batch windows(const std::string& text, const std::vector<int64_t>& starts) const;
+
   int64_t batch_;
   int64_t context_;
   int64_t schedule_;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "workloads/text_data.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include <ATen/Functions.h>
-#include <ATen/TensorOperators.h>
 
 #include "workloads/data_file.h"
 
@@ -23,14 +22,25 @@ TextData load_text(const std::optional<std::string>& path, int64_t least) {
                                "kept for validation, and must have " +
                                std::to_string(least));
   }
-  at::Tensor all = at::empty({bytes}, at::kByte);
-  std::memcpy(all.mutable_data_ptr(), text.data(), text.size());
-  return {file.path, all.slice(0, 0, training), all.slice(0, training)};
+  return {file.path, text.substr(0, static_cast<std::size_t>(training)),
+          text.substr(static_cast<std::size_t>(training))};
 }
 
-at::Tensor text_windows(const at::Tensor& text, const at::Tensor& starts, int64_t length) {
-  const at::Tensor places = starts.unsqueeze(1) + at::arange(length, starts.options());
-  return text.index({places}).to(at::kLong);
+at::Tensor text_windows(const std::string& text, const std::vector<int64_t>& starts,
+                        int64_t length) {
+  std::vector<int64_t> bytes;
+  for (const int64_t start : starts) {
+    for (int64_t i = start; i < start + length; ++i) {
+      bytes.push_back(static_cast<unsigned char>(text.at(static_cast<std::size_t>(i))));
+    }
+  }
+  return at::tensor(bytes).view({static_cast<int64_t>(starts.size()), length});
+}
+
+std::vector<int64_t> evenly_spaced(int64_t last, int64_t count) {
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < count; ++i) places.push_back(last * i / std::max<int64_t>(1, count - 1));
+  return places;
 }
 
 }  // namespace reprise::workloads

@@ -51,6 +51,7 @@ void require_sense(Workload& workload, const TrainOptions& options) {
     throw UsageError("--save-every without --save", "name the file with --save FILE");
   }
   workload.check(options.strategy);
+  if (options.save) check_writable(*options.save);
 }
 
 void require_finite(double loss, int64_t step) {

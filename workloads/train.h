@@ -30,7 +30,8 @@ struct TrainOptions {
 };
 
 /// The settings of a run, as they stand before its first step. Throws UsageError when nothing says
-/// when to stop, the strategy does not fit, or a batch has no so many parts.
+/// when to stop, the strategy does not fit, a batch has no so many parts, or `save` cannot be
+/// written.
 Training describe(Workload& workload, const TrainOptions& options);
 
 /// Trains the workload's weights. Equal workloads, seeds, parts and numbers of steps give

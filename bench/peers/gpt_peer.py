@@ -75,13 +75,13 @@ class Attention(nn.Module):
         super().__init__()
         self.heads = heads
         self.norm = nn.LayerNorm(width)
-        self.add_module("in", nn.Linear(width, 3 * width))  # a word of Python's
+        self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
         batch, context, width = x.shape
-        qkv = self.get_submodule("in")(self.norm(x)).view(batch, context, 3, self.heads, -1)
+        qkv = self.qkv(self.norm(x)).view(batch, context, 3, self.heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return x + self.dropout(self.out(mixed.transpose(1, 2).reshape(batch, context, width)))
@@ -113,12 +113,12 @@ class Gpt(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(BYTES, options.width)
         self.positions = nn.Embedding(options.context, options.width)
-        self.blocks = nn.ModuleList(Block(options) for _ in range(options.layers))
+        self.layers = nn.ModuleList(Block(options) for _ in range(options.layers))
         self.norm = nn.LayerNorm(options.width)
 
     def forward(self, tokens, run_block):
         x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
-        for block in self.blocks:
+        for block in self.layers:
             x = run_block(block, x)
         return self.norm(x) @ self.tokens.weight.t()
 
