@@ -75,6 +75,7 @@ PUBLIC_ROOMS = {
     "detail/reentrant.h": "checkpoint",
     "detail/region.h": "checkpoint",
     "budget.h": "budget",
+    "budget_infeasible.h": "base",
     "amp.h": "amp",
     "accumulate.h": "training",
     "monitor.h": "training",

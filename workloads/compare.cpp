@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include <reprise/budget_infeasible.h>
 #include <reprise/error.h>
 #include <reprise/stats.h>
 
@@ -41,6 +42,7 @@ Contestant enter(Workload& workload, const Strategy& strategy) {
   StrategyRow& row = contestant.row;
   row.strategy = strategy.text;
   row.exact = parts_of(strategy) == 1;
+  if (budget_of(strategy)) return contestant;
   if (strategy.is_plain()) return contestant;
   const std::vector<Segment> checkpointed = workload.regions_of(strategy);
   const bool each_part = asks_for_parts(strategy) && !part_of(strategy);
@@ -75,11 +77,37 @@ void add_step(Contestant& contestant, const MeasuredStep& step, const StepResult
   row.max_abs_grad_diff = std::max(row.max_abs_grad_diff, difference.max_abs);
 }
 
+// A size counts the base too. A share is one of plain's peak above its base, in a step of its own.
+void set_budgets(Workload& workload, std::vector<Contestant>& contestants) {
+  std::optional<MeasuredStep> plain;
+  for (Contestant& contestant : contestants) {
+    const auto size = budget_of(contestant.strategy);
+    if (!size) continue;
+    if (!plain) {
+      measure_step(workload, contestants.front().strategy, 0);  // not the first one
+      plain = measure_step(workload, contestants.front().strategy, 0);
+      plain->results = {};
+    }
+    const int64_t bytes =
+        size->bytes > 0
+            ? size->bytes - plain->base_bytes
+            : static_cast<int64_t>(size->share * static_cast<double>(plain->peak_bytes));
+    if (bytes < 1) {
+      throw BudgetInfeasible("strategy '" + contestant.strategy.text + "': " +
+                                 format_bytes(plain->base_bytes) + " are live before a step",
+                             "a size counts parameters and data too: give it more, or say what a "
+                             "step may take above them with budget=P%",
+                             size->bytes, plain->base_bytes, "");
+    }
+    contestant.row.budget_bytes = bytes;
+  }
+}
+
 // In a step of its own, as counting operators takes time.
 void count_replays(Workload& workload, Contestant& contestant) {
   const ReplayCounter counter;
   const RegionReport report;
-  measure_step(workload, contestant.strategy, 0);
+  measure_step(workload, contestant.strategy, 0, contestant.row.budget_bytes);
   const ReplayStats stats = counter.stats();
   contestant.row.recomputed_ops = stats.operators;
   contestant.row.recomputed_ms = stats.milliseconds;
@@ -128,7 +156,8 @@ void run_rounds(Workload& workload, std::vector<Contestant>& contestants,
     StepResults expected;
     for (Contestant& contestant : contestants) {
       progress.next(contestant.strategy.text);
-      MeasuredStep measured = measure_step(workload, contestant.strategy, step);
+      MeasuredStep measured =
+          measure_step(workload, contestant.strategy, step, contestant.row.budget_bytes);
       const bool first = &contestant == &contestants.front();
       if (first) {
         require_finite(measured.results.loss.item<double>(), step);
@@ -166,13 +195,14 @@ Comparison compare(Workload& workload, const std::vector<Strategy>& strategies,
   comparison.parameters = workload.parameter_count();
   comparison.steps = options.steps;
 
+  set_budgets(workload, contestants);
   const auto entries = static_cast<int64_t>(contestants.size());
   const int64_t runs = options.train > 0 ? 1 : 0;
   Progress progress(options, entries * (options.warmup + options.steps + 1 + runs));
   for (int64_t round = 0; round < options.warmup; ++round) {
     for (Contestant& contestant : contestants) {
       progress.next(contestant.strategy.text);
-      measure_step(workload, contestant.strategy, 0);
+      measure_step(workload, contestant.strategy, 0, contestant.row.budget_bytes);
     }
   }
   run_rounds(workload, contestants, options, progress, comparison);

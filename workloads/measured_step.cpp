@@ -9,6 +9,7 @@
 
 #include "workloads/parts.h"
 #include "workloads/snapshot.h"
+#include "workloads/use_budget.h"
 
 namespace reprise::workloads {
 namespace {
@@ -27,7 +28,8 @@ std::vector<torch::Tensor> take_gradients(Workload& workload, Batch& batch) {
 
 }  // namespace
 
-MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t step) {
+MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t step,
+                          std::optional<int64_t> budget_bytes) {
   const Meter meter(workload.device());
   Batch batch = workload.batch(step);
   const Snapshot buffers(workload.module().buffers());
@@ -37,6 +39,9 @@ MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t 
   const bool resident = reset_resident_peak();
 
   MeasuredStep measured;
+  std::optional<Budget> budget;
+  if (budget_bytes) budget = Budget::activations(*budget_bytes, workload.device());
+  const UseBudget use(workload, budget);
   PeakScope scope(meter);
   PartsOptions parts;
   parts.parts = parts_of(strategy);

@@ -33,7 +33,9 @@ struct MeasuredStep {
   StepResults results;
 };
 
-MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t step);
+/// `budget_bytes`: what the step may take above its base. Default: as much as it likes.
+MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t step,
+                          std::optional<int64_t> budget_bytes = {});
 
 struct Difference {
   bool bit_equal = true;  ///< loss, output and gradients

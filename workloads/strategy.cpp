@@ -123,6 +123,12 @@ const std::vector<Word>& words() {
        [](const std::string& text, const std::string& value) -> StrategyKind {
          return InParts{positive(text, value)};
        }},
+      {"budget",
+       "budget=SIZE or budget=P%",
+       {},
+       [](const std::string& text, const std::string& value) -> StrategyKind {
+         return UnderBudget{parse_budget_size("strategy '" + text + "': ", value)};
+       }},
   };
   return kWords;
 }
@@ -143,7 +149,7 @@ const std::vector<Modifier>& modifiers() {
 
 bool has_regions(const StrategyKind& kind) {
   return !std::holds_alternative<Plain>(kind) && !std::holds_alternative<OnTape>(kind) &&
-         !std::holds_alternative<InParts>(kind);
+         !std::holds_alternative<InParts>(kind) && !std::holds_alternative<UnderBudget>(kind);
 }
 
 // `parts` are the strategy without modifiers, then the modifiers.
@@ -188,10 +194,13 @@ bool is_number(const std::string& text) {
 }
 
 StrategyKind parse_kind(const std::string& text, const std::string& base) {
-  const std::size_t colon = base.find(':');
+  const std::size_t colon = base.find_first_of(":=");
   const std::string name = base.substr(0, colon);
   for (const Word& word : words()) {
     if (word.name != name) continue;
+    if (colon != std::string::npos && (base[colon] == '=') != (name == "budget")) {
+      bad_value(text, "it is written " + word.usage);
+    }
     const bool has_value = colon != std::string::npos;
     if (!word.parse && has_value) bad_value(text, "'" + name + "' takes no number");
     if (!word.parse) return word.alone;
@@ -276,6 +285,7 @@ std::vector<Segment> regions(const Strategy& strategy, int64_t layers,
                         [&](const Plain&) { return std::vector<Segment>(); },
                         [&](const OnTape&) { return std::vector<Segment>(); },
                         [&](const InParts&) { return std::vector<Segment>(); },
+                        [&](const UnderBudget&) { return std::vector<Segment>(); },
                         [&](const EachPart&) { return single_layers(0, layers - 1, 1); },
                         [&](const OnlyPart&) { return single_layers(0, layers - 1, 1); },
                         [&](const EachBlock&) { return blocks; },
@@ -338,6 +348,11 @@ bool asks_for_parts(const Strategy& strategy) {
 int64_t parts_of(const Strategy& strategy) {
   const auto* split = std::get_if<InParts>(&strategy.kind);
   return split != nullptr ? split->parts : 1;
+}
+
+std::optional<BudgetSize> budget_of(const Strategy& strategy) {
+  const auto* budget = std::get_if<UnderBudget>(&strategy.kind);
+  return budget != nullptr ? std::optional<BudgetSize>(budget->size) : std::nullopt;
 }
 
 std::optional<std::string> part_of(const Strategy& strategy) {
@@ -430,6 +445,7 @@ X run_chain(const Strategy& strategy, const std::vector<std::function<X(const X&
                         [&](const CutAfter&) { return segmented(); },
                         [&](const Plain&) { return plainly(); },
                         [&](const InParts&) { return singly(); },
+                        [&](const UnderBudget&) { return singly(); },
                         [&](const OnTape&) { return recorded(); },
                         [&](const OnlyPart&) { return plainly(); },
                         [&](const EachPart&) { return plainly(); },

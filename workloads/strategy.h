@@ -16,6 +16,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "workloads/budget_size.h"
+
 // Strategies: the words by which the command, tests and benches say what is kept and what is run
 // again. A word comes in; out come the checkpointed regions of a row of layers, and the layers run
 // that way through the library's public functions. What follows on a plus sets an option of each
@@ -60,8 +62,13 @@ struct InParts {
   int64_t parts;
 };  // accumulate:N
 
-using StrategyKind = std::variant<Plain, EachBlock, BalancedSegments, SizedSegments, CutAfter,
-                                  LayerRange, EveryNth, OnlyPart, EachPart, OnTape, InParts>;
+struct UnderBudget {
+  BudgetSize size;
+};  // budget=SIZE, budget=P%
+
+using StrategyKind =
+    std::variant<Plain, EachBlock, BalancedSegments, SizedSegments, CutAfter, LayerRange, EveryNth,
+                 OnlyPart, EachPart, OnTape, InParts, UnderBudget>;
 
 /// A layer is a chain of parts, where a workload's layers have them.
 struct LayerPart {
@@ -106,6 +113,10 @@ bool asks_for_parts(const Strategy& strategy);
 
 /// In how many parts a batch is taken, one after the other: N of accumulate:N, else 1.
 int64_t parts_of(const Strategy& strategy);
+
+/// The budget that a strategy trains under; none for the others. Who runs the steps makes the
+/// Budget and gives it to the workload.
+std::optional<BudgetSize> budget_of(const Strategy& strategy);
 
 /// The part of each layer that a strategy asks for; none for those that ask for whole layers.
 std::optional<std::string> part_of(const Strategy& strategy);

@@ -12,6 +12,7 @@
 
 #include "workloads/libtorch.h"
 #include "workloads/parts.h"
+#include "workloads/use_budget.h"
 
 namespace reprise::workloads {
 namespace {
@@ -181,6 +182,17 @@ void finish(Training& training, Workload& workload, const Run& run) {
 
 }  // namespace
 
+namespace {
+
+// A size counts all bytes. Of a share, the first step runs plainly and is measured.
+std::optional<Budget> make_budget(const Strategy& strategy, torch::Device device) {
+  const auto size = budget_of(strategy);
+  if (!size) return std::nullopt;
+  return size->bytes > 0 ? Budget(size->bytes, device) : Budget::fraction(size->share, device);
+}
+
+}  // namespace
+
 Training describe(Workload& workload, const TrainOptions& options) {
   require_sense(workload, options);
   Training training;
@@ -203,6 +215,8 @@ Training train(Workload& workload, const TrainOptions& options) {
   Training training = describe(workload, options);
   if (options.save) check_writable(*options.save);
   workload.prepare(options.strategy);
+  std::optional<Budget> budget = make_budget(options.strategy, workload.device());
+  const UseBudget use(workload, budget);
   Run run(workload, options);
   training.first_step = run.steps_taken() + 1;
   const RegionReport report;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <reprise/amp.h>
+#include <reprise/budget.h>
 #include <reprise/error.h>
 #include <reprise/scope.h>
 
@@ -97,6 +98,8 @@ ForwardResult Workload::run(const Strategy& strategy, const Batch& batch) {
     if (needs_classes(strategy)) options.modules(measured_->paths);
     scope.emplace(*policy, options);
   }
+  std::optional<BudgetScope> budgeted;
+  if (budget_ != nullptr) budgeted.emplace(*budget_);
   return forward_in_precision(strategy, batch);
 }
 

@@ -17,6 +17,10 @@
 // A workload is a model with its data: what the command trains and compares, and what tests and
 // benches run. Options come in; out come batches, and a loss for each, computed by any strategy.
 
+namespace reprise {
+class Budget;
+}
+
 namespace reprise::workloads {
 
 /// What can be set from outside. Each workload takes only some of these, and rejects the others.
@@ -123,6 +127,9 @@ class Workload {
   /// where the options do. Prepares the strategy where that has not been done.
   ForwardResult run(const Strategy& strategy, const Batch& batch);
 
+  /// Forward passes run under a budget from now on, or under none. It must outlive them.
+  void use_budget(Budget* budget) { budget_ = budget; }
+
   virtual ForwardResult forward(const Strategy& strategy, const Batch& batch) = 0;
 
   /// Of the present weights, without dropout. Default: none.
@@ -173,6 +180,7 @@ class Workload {
   std::string name_;
   WorkloadOptions options_;
   std::optional<Measured> measured_;
+  Budget* budget_ = nullptr;
 };
 
 std::vector<std::string> workload_names();

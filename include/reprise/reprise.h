@@ -5,6 +5,8 @@
 
 #include <reprise/accumulate.h>
 #include <reprise/amp.h>
+#include <reprise/budget.h>
+#include <reprise/budget_infeasible.h>
 #include <reprise/checkpoint.h>
 #include <reprise/checkpoint_options.h>
 #include <reprise/checkpointed.h>

@@ -20,6 +20,26 @@ class Counters {
     allocations_.fetch_add(1, std::memory_order_relaxed);
   }
 
+  /// The same if live bytes stay within `limit`; else nothing changes. What many threads add at
+  /// once stays within it together.
+  bool try_add(int64_t bytes, int64_t limit) {
+    int64_t live = live_.load(std::memory_order_relaxed);
+    do {
+      if (bytes > limit - live) return false;
+    } while (!live_.compare_exchange_weak(live, live + bytes, std::memory_order_relaxed));
+    raise(peak_, live + bytes);
+    raise(recent_peak_, live + bytes);
+    raise(limited_peak_, live + bytes);
+    allocations_.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
+
+  /// Takes back an addition for a block that there will not be.
+  void cancel(int64_t bytes) {
+    live_.fetch_sub(bytes, std::memory_order_relaxed);
+    allocations_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
   void subtract(int64_t bytes) {
     live_.fetch_sub(bytes, std::memory_order_relaxed);
     freed_.fetch_add(bytes, std::memory_order_relaxed);
@@ -35,6 +55,9 @@ class Counters {
   /// A second peak, which the library may start anew while its user measures with the first.
   int64_t recent_peak() const { return recent_peak_.load(std::memory_order_relaxed); }
   void reset_recent_peak() { restart(recent_peak_); }
+
+  /// A third one, of what was added under a limit.
+  int64_t reset_limited_peak() { return restart(limited_peak_); }
 
   int64_t live() const { return live_.load(std::memory_order_relaxed); }
   int64_t peak() const { return peak_.load(std::memory_order_relaxed); }
@@ -68,6 +91,7 @@ class Counters {
   alignas(64) std::atomic<int64_t> live_{0};
   std::atomic<int64_t> peak_{0};
   std::atomic<int64_t> recent_peak_{0};
+  std::atomic<int64_t> limited_peak_{0};
   std::atomic<int64_t> allocations_{0};
   std::atomic<int64_t> freed_{0};
 };

@@ -51,7 +51,16 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   // No base can serve this; it says so in its own words.
   if (bytes > std::numeric_limits<size_t>::max() - sizeof(Header)) return base_.allocate(bytes);
 
-  c10::DataPtr block = base_.allocate(bytes + sizeof(Header));
+  // Under a limit the bytes are counted first, so that no moment passes it.
+  const bool limited = limit() != kUnlimited;
+  if (limited) reserve(static_cast<int64_t>(bytes));
+  c10::DataPtr block;
+  try {
+    block = base_.allocate(bytes + sizeof(Header));
+  } catch (...) {
+    if (limited) counters_.cancel(static_cast<int64_t>(bytes));
+    throw;
+  }
   auto* header = new (block.get()) Header;
   void* data = header + 1;
   header->tag = tag_of(data);
@@ -60,10 +69,17 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   header->base_context = block.get_context();
   header->base_deleter = block.get_deleter();
   block.release_context();
-  counters_.add(static_cast<int64_t>(bytes));
+  if (!limited) counters_.add(static_cast<int64_t>(bytes));
   if (BlockLog::recording()) header->block.number = BlockLog::instance().made(bytes);
   // LibTorch's raw_allocate() takes only blocks whose context is the data itself.
   return {data, data, &free_block, block.device()};
+}
+
+void CountingAllocator::reserve(int64_t bytes) {
+  if (try_reserve(bytes)) return;
+  RoomMaker* maker = room_maker_.load(std::memory_order_acquire);
+  if (maker == nullptr) throw std::bad_alloc();
+  maker->make_room(*this, bytes);
 }
 
 void CountingAllocator::free_block(void* data) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include <c10/core/Allocator.h>
 
@@ -13,6 +15,19 @@
 // base is. REQUIRES: it and its base outlive every block that it handed out.
 
 namespace reprise::detail {
+
+class CountingAllocator;
+
+/// Asked by an allocator when a block would pass its limit. Called from any thread, in the middle
+/// of an operator, with whatever locks that thread holds.
+class RoomMaker {
+ public:
+  virtual ~RoomMaker() = default;
+
+  /// Frees something and counts the bytes within the limit, or throws. It may count them above the
+  /// limit where an exception would end the process.
+  virtual void make_room(CountingAllocator& allocator, int64_t bytes) = 0;
+};
 
 class CountingAllocator final : public c10::Allocator {
  public:
@@ -34,6 +49,19 @@ class CountingAllocator final : public c10::Allocator {
   /// Null for memory that is not a block of a counting allocator.
   static Block* block_of(const c10::DataPtr& data);
 
+  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+  /// Live bytes stay within `limit` from now on; blocks that other threads are just making may
+  /// still pass. Without a room maker, a block that does not fit is std::bad_alloc.
+  void set_limit(int64_t limit) { limit_.store(limit, std::memory_order_relaxed); }
+  int64_t limit() const { return limit_.load(std::memory_order_relaxed); }
+
+  /// `maker` must outlive the allocator.
+  void set_room_maker(RoomMaker* maker) { room_maker_.store(maker, std::memory_order_release); }
+
+  /// Counts the bytes of a block to come if they are within the limit.
+  bool try_reserve(int64_t bytes) { return counters_.try_add(bytes, limit()); }
+
   Counters& counters() { return counters_; }
   c10::Allocator& base() const { return base_; }
 
@@ -43,8 +71,11 @@ class CountingAllocator final : public c10::Allocator {
 
  private:
   static void free_block(void* data);
+  void reserve(int64_t bytes);
 
   c10::Allocator& base_;
+  std::atomic<int64_t> limit_{kUnlimited};
+  std::atomic<RoomMaker*> room_maker_{nullptr};
   Counters counters_;
 };
 

@@ -81,6 +81,10 @@ std::string training_heading(const Comparison& comparison) {
 std::vector<std::string> notes_of(const Comparison& comparison) {
   std::vector<std::string> notes;
   for (const StrategyRow& row : comparison.rows) {
+    if (row.budget_bytes) {
+      notes.push_back("note: " + row.strategy + " is " + format_bytes(*row.budget_bytes) +
+                      " above base");
+    }
     if (row.preserves_draws()) continue;
     notes.push_back("note: " + row.strategy +
                     " does not preserve random draws: nothing in its regions may draw");

@@ -62,8 +62,15 @@ void Tape::decide(SavedValue& saved) {
     value.held = tensor.storage();
     return;
   }
-  ++(decision == Decision::encode ? counts_.encoded : counts_.recomputed);
-  tickets_.push_back({value.storage, kNone, Geometry(tensor)});
+  const int32_t storage = value.storage;
+  if (decision == Decision::yield) {
+    ++counts_.yielding;
+    ++storages_[storage].tickets;
+    hold_if_wanted(id, tensor.storage());
+  } else {
+    ++(decision == Decision::encode ? counts_.encoded : counts_.recomputed);
+  }
+  tickets_.push_back({storage, kNone, Geometry(tensor)});
   saved.exchange_for(tickets_.size() - 1, options_.audit);
 }
 

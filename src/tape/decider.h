@@ -14,6 +14,7 @@ enum class Decision {
   keep,       // as it is
   encode,     // in a smaller form without loss, where there is one; else keep
   recompute,  // not at all
+  yield,      // as it is, for as long as there is room: REQUIRES TapeOptions::room
 };
 
 /// A value that an operator made in the forward pass.

@@ -19,15 +19,14 @@
 //            replayed contents go, even if the graph is retained.
 
 namespace reprise::detail {
-namespace {
 
-void release(Value& value) {
+void Tape::release(ValueId id) {
+  Value& value = values_[id];
   value.held = c10::Storage();
   value.cached = c10::Storage();
   value.encoded.reset();
+  if (yielding_) yielding_->take(id);
 }
-
-}  // namespace
 
 void Tape::count_readers() {
   for (Value& value : values_) value.readers = 0;
@@ -47,8 +46,9 @@ void Tape::count_readers() {
       forget(node);
     }
   }
-  for (Value& value : values_) {
-    if (value.readers == 0) release(value);
+  if (yielding_) mirror_values();
+  for (std::size_t id = 0; id < values_.size(); ++id) {
+    if (values_[id].readers == 0) release(static_cast<ValueId>(id));
   }
 }
 
@@ -89,10 +89,11 @@ void Tape::end_waiting(int64_t pass) {
 void Tape::drop_reader(ValueId first) {
   std::vector<ValueId> dropped{first};  // a stack of our own: chains are long
   while (!dropped.empty()) {
-    Value& value = values_[dropped.back()];
+    const ValueId id = dropped.back();
+    Value& value = values_[id];
     dropped.pop_back();
     if (--value.readers > 0) continue;
-    release(value);
+    release(id);
     if (value.producer == kNone || !nodes_[value.producer].needed) continue;
     Node& node = nodes_[value.producer];
     bool needed = false;
@@ -136,6 +137,7 @@ void Tape::release_ticket(std::size_t index) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   Ticket& ticket = tickets_[index];
   ticket.alive = false;
+  if (yielding_ && --storages_[ticket.storage].tickets == 0) end_yielding(ticket.storage);
   if (!sealed_) return;
   if (pass_ != kNoPass && ticket.served_in != pass_) drop_waiting(ticket.value);
   drop_reader(ticket.value);
@@ -143,7 +145,7 @@ void Tape::release_ticket(std::size_t index) {
 
 // What nobody has any more; counted for one device, as a tape that drops on several is rare.
 void Tape::count_dropped() {
-  if (options_.audit) return;
+  if (options_.audit || yielding_) return;
   std::vector<bool> seen(values_.size(), false);
   int64_t bytes = 0;
   std::optional<c10::Device> device;

@@ -71,6 +71,7 @@ struct StorageRecord {
   c10::Device device;
   c10::SmallVector<Counter, 1> counters;
   std::size_t last = 0;  // the counter of the tensor that was seen last
+  int32_t tickets = 0;   // alive, of values that yield
 };
 
 /// A tensor among an operator's arguments or results.
@@ -96,7 +97,8 @@ struct Write {
   ValueId before = kNone;  // the same, or none when the result does not depend on it
   ValueId after = kNone;
   std::size_t bytes = 0;
-  bool inherits_hold = false;  // the storage was held before, and stays so
+  bool inherits_hold = false;   // the storage was held before, and stays so
+  bool inherits_yield = false;  // the same, for as long as there is room
 };
 
 /// One call of an operator.

@@ -8,7 +8,9 @@
 #include "meter/content_hash.h"
 #include "meter/region_log.h"
 #include "meter/replay_clock.h"
+#include "tape/locals.h"
 #include "tape/products.h"
+#include "tape/running_operator.h"
 #include "tape/stack.h"
 #include "tape/tape.h"
 #include "torch/backward_pass.h"
@@ -30,15 +32,9 @@ c10::List<std::optional<at::Tensor>> optional_list(const std::vector<at::Tensor>
 
 }  // namespace
 
-/// Contents at hand in one replay, with the number of reads that are still to come.
-struct Tape::Local {
-  c10::Storage storage;
-  int reads = 0;
-  bool made_here = false;
-};
-
 at::Tensor Tape::bring_back(std::size_t index) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (yielding_) return bring_back_lazily(index);
   Ticket& ticket = tickets_[index];
   const int64_t pass = current_pass();
   if (is_group(pass) && ticket.served_in == pass) {
@@ -70,6 +66,12 @@ at::Tensor Tape::bring_back(std::size_t index) {
 c10::Storage Tape::available(ValueId id) {
   Value& value = values_[id];
   if (value.cached) return value.cached;
+  if (yielding_) {
+    if (c10::Storage held = yielding_->get(id)) {
+      if (!changed_since_seal(storages_[value.storage])) return held;
+      yielding_->take(id);  // for what is made from it, it must be what it was
+    }
+  }
   if (value.held) {
     const StorageRecord& record = storages_[value.storage];
     if (record.versions.back() == id && changed_since_seal(record)) {
@@ -197,6 +199,7 @@ void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t pass) 
       rng.emplace(*node.rng);
     }
     const c10::AutoGradMode grad(node.grad_mode);
+    const RunningOperator running(*node.info, stack);
     node.info->call(stack);
   }
   ++counts_.replays;
@@ -206,6 +209,7 @@ void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t pass) 
       local->second.storage = storage;
       local->second.made_here = true;
     }
+    if (yielding_) return hold_if_wanted(product, storage);
     Value& value = values_[product];
     if (counts_waiting(pass) && value.waiting > 0 && !value.is_kept()) value.cached = storage;
   };

@@ -7,6 +7,8 @@
 #include <c10/core/GradMode.h>
 
 #include "meter/region_log.h"
+#include "tape/dropping_clock.h"
+#include "tape/running_operator.h"
 #include "tape/saved_value.h"
 #include "tape/stack.h"
 #include "torch/backward_pass.h"
@@ -24,7 +26,12 @@ bool contains(const std::vector<int>& list, int element) {
 }  // namespace
 
 Tape::Tape(std::shared_ptr<Decider> decider, TapeOptions options)
-    : decider_(std::move(decider)), options_(std::move(options)), numerics_(Numerics::capture()) {}
+    : decider_(std::move(decider)),
+      options_(std::move(options)),
+      numerics_(Numerics::capture()),
+      yielding_(options_.room ? std::make_unique<HeldSet>(options_.room) : nullptr) {}
+
+Tape::~Tape() = default;
 
 // A backward pass inside the scope is not part of the forward pass, unless it is itself to be
 // differentiated (create_graph turns gradients on in it).
@@ -40,26 +47,30 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   node.info = &info;
   node.grad_mode = c10::GradMode::is_enabled();
   torch::jit::Stack arguments(stack->end() - static_cast<int64_t>(info.arguments), stack->end());
-  {
-    const std::lock_guard<std::recursive_mutex> lock(mutex_);
-    read_arguments(node, arguments);
-    node.module = module_;
-    if (!info.writes.empty() || !info.hidden_writes.empty()) plan_writes(node, arguments);
-  }
   DrawLock draw_lock;
   std::unique_lock<DrawLock> drawing;
-  if (info.draws) {
-    drawing = std::unique_lock<DrawLock>(draw_lock);
-    const bool own = info.generator >= 0 && arguments[info.generator].isGenerator();
-    node.rng = own ? RngState::of(arguments[info.generator].toGenerator()) : RngState::capture({});
-    // Many operators may draw and do not (attention without dropout): share what has not moved.
-    if (last_rng_ && last_rng_->equals(*node.rng)) node.rng = last_rng_;
-    last_rng_ = node.rng;
-  }
-
   std::optional<KernelClock> clock;
-  if (options_.measure) clock.emplace();
+  std::optional<DroppingClock> own_time;
+  std::optional<RunningOperator> running;
   try {
+    if (yielding_) running.emplace(info, arguments);
+    {
+      const std::lock_guard<std::recursive_mutex> lock(mutex_);
+      read_arguments(node, arguments);
+      node.module = module_;
+      if (!info.writes.empty() || !info.hidden_writes.empty()) plan_writes(node, arguments);
+    }
+    if (info.draws) {
+      drawing = std::unique_lock<DrawLock>(draw_lock);
+      const bool own = info.generator >= 0 && arguments[info.generator].isGenerator();
+      node.rng =
+          own ? RngState::of(arguments[info.generator].toGenerator()) : RngState::capture({});
+      // Many operators may draw and do not (attention without dropout): share what has not moved.
+      if (last_rng_ && last_rng_->equals(*node.rng)) node.rng = last_rng_;
+      last_rng_ = node.rng;
+    }
+    if (options_.measure) clock.emplace();
+    if (yielding_) own_time.emplace();
     info.call_in_mode(*stack);
   } catch (...) {
     if (drawing) drawing.unlock();
@@ -68,6 +79,8 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     throw;
   }
   const double milliseconds = clock ? clock->milliseconds() : 0;
+  const int64_t nanoseconds = own_time ? own_time->nanoseconds() : 0;
+  running.reset();
 
   if (drawing) drawing.unlock();
 
@@ -93,6 +106,7 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     for (const ArgumentRef& argument : made.arguments) arguments[argument.index] = c10::IValue();
     made.constants = std::move(arguments);
     ++counts_.operators;
+    if (yielding_) mirror_last_node(nanoseconds);
   } else {
     nodes_.pop_back();  // a view, or an operator that only writes to externals
   }
@@ -108,7 +122,7 @@ void Tape::forget_last_node() {
     if (values_[i].producer != id) continue;
     const int32_t storage = values_[i].storage;
     values_[i].producer = kNone;
-    values_[i].lost = true;
+    lose(static_cast<ValueId>(i));
     values_[i].held = c10::Storage();
     if (auto alive = storages_[storage].storage.lock()) {
       make_external(storage, c10::Storage(std::move(alive)));
@@ -215,6 +229,10 @@ void Tape::plan_writes(Node& node, const torch::jit::Stack& stack) {
   }
   for (Write& write : node.writes) {
     Value& found = values_[write.found];
+    if (yielding_ && found.producer != kNone) {
+      mirror_values();
+      write.inherits_yield = static_cast<bool>(yielding_->take(write.found));
+    }
     if (!found.held) continue;
     // What is held is about to change. Values of the tape can be replayed, and the storage is held
     // on for what it becomes (a bias is added in place to a product that is worth keeping).
@@ -226,7 +244,7 @@ void Tape::plan_writes(Node& node, const torch::jit::Stack& stack) {
       const BelowAutograd below;
       found.held = clone_storage(found.held);
     } else if (external) {
-      found.lost = true;
+      lose(write.found);
     }
     if (!external || !wanted) found.held = c10::Storage();
   }
@@ -241,6 +259,7 @@ void Tape::note_writes(NodeId id, const torch::jit::Stack& arguments) {
       write.after = add_value(found.storage, id, kNone, write.bytes);
       values_[write.after].drawn = found.drawn || node.info->draws;
       if (write.inherits_hold) values_[write.after].held = c10::Storage(record.storage.lock());
+      if (write.inherits_yield) hold_if_wanted(write.after, c10::Storage(record.storage.lock()));
     } else {
       write.after = add_value(found.storage, kNone, kNone, write.bytes);
       values_[write.after].held = c10::Storage(record.storage.lock());
@@ -316,6 +335,11 @@ int32_t Tape::intern(const std::string& text) {
   const auto id = static_cast<int32_t>(names_.size());
   name_ids_.emplace(names_.emplace_back(text), id);
   return id;
+}
+
+void Tape::lose(ValueId value) {
+  values_[value].lost = true;
+  if (yielding_ && value < static_cast<ValueId>(yielding_->values())) yielding_->lose(value);
 }
 
 void Tape::note_module(const at::Tensor& argument) {
@@ -425,9 +449,10 @@ void Tape::make_external(int32_t storage, const c10::Storage& contents) {
     const bool copied =
         before.held && before.held.unsafeGetStorageImpl() != contents.unsafeGetStorageImpl();
     if (!copied) {
-      before.lost = before.producer == kNone;
+      if (before.producer == kNone) lose(record.versions.back());
       before.held = c10::Storage();
     }
+    end_yielding(storage);
   }
   const ValueId value = add_value(storage, kNone, kNone, contents.nbytes());
   values_[value].held = contents;
@@ -436,11 +461,13 @@ void Tape::make_external(int32_t storage, const c10::Storage& contents) {
 std::shared_ptr<PackedTensor> Tape::pack(const at::Tensor& tensor) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   ++counts_.saved;
+  auto saved = std::make_shared<SavedValue>(tensor);
+  // A tape with a room tells by its end that the graph is gone.
+  if (yielding_) saved->wait_for(shared_from_this());
   if (!is_recording() || !has_plain_storage(tensor)) {
     ++counts_.unknown;
-    return std::make_shared<SavedValue>(tensor);
+    return saved;
   }
-  auto saved = std::make_shared<SavedValue>(tensor);
   if (find_storage(tensor) == kNone ||
       values_[read(tensor, /*overwrites=*/false)].producer == kNone) {
     ++counts_.external;
@@ -459,6 +486,8 @@ void Tape::seal() {
     // Rules that contradict each other have said so before, and a destructor may not throw: what
     // is undecided is kept.
   }
+  if (yielding_) mirror_values();
+  std::vector<int32_t> unseen;  // and held: what it is now is what autograd would have kept
   for (StorageRecord& record : storages_) {
     bool explained = true;
     for (Counter& counter : record.counters) {
@@ -467,9 +496,16 @@ void Tape::seal() {
     }
     if (explained) continue;
     // Written to, unseen, after the last operator that looked at it.
-    Value& value = values_[record.versions.back()];
-    value.lost = value.producer == kNone;
-    value.held = c10::Storage();
+    const ValueId latest = record.versions.back();
+    if (yielding_ && yielding_->holds(latest)) {
+      unseen.push_back(static_cast<int32_t>(&record - storages_.data()));
+      continue;
+    }
+    if (values_[latest].producer == kNone) lose(latest);
+    values_[latest].held = c10::Storage();
+  }
+  for (const int32_t storage : unseen) {
+    make_external(storage, yielding_->get(storages_[storage].versions.back()));
   }
   sealed_ = true;
   by_address_.clear();

@@ -14,6 +14,7 @@
 
 #include "meter/dropped_bytes.h"
 #include "tape/decider.h"
+#include "tape/held_set.h"
 #include "tape/record.h"
 #include "torch/dispatch_mode.h"
 #include "torch/environment.h"
@@ -39,6 +40,7 @@ struct TapeCounts {
   int64_t external = 0;    //   of these: made outside of the tape, kept as they were
   int64_t unknown = 0;     //   of these: not replayable, kept
   int64_t recomputed = 0;  //   of these: dropped
+  int64_t yielding = 0;    //   of these: kept for as long as there is room
   int64_t replays = 0;     // operators run again
 };
 
@@ -53,11 +55,15 @@ struct TapeOptions {
   bool audit = false;    // keep what is dropped all the same, and compare it with its replay
   bool measure = false;  // count for each module; the clock waits for accelerators
   std::string label{};   // of the scope, for messages; may be empty
+  /// Not null: what the decider lets yield is held while there is room, replays hold no more than
+  /// they are just using, and what is dropped and brought back is counted here.
+  std::shared_ptr<RoomCounts> room{};
 };
 
 class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape> {
  public:
   explicit Tape(std::shared_ptr<Decider> decider, TapeOptions options = {});
+  ~Tape() override;
 
   void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) override;
   bool sees_backward() const override { return false; }
@@ -121,6 +127,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   ValueInfo info_of(const Value& value, const at::Tensor& tensor) const;
   int32_t intern(const std::string& text);
   void note_module(const at::Tensor& argument);
+  void lose(ValueId value);
 
   // decide.cpp: what becomes of what
   void decide_pending();
@@ -135,12 +142,14 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   void drop_reader(ValueId value);
   void drop_waiting(ValueId value);
   void forget(Node& node);
+  void release(ValueId value);
   void release_ticket(std::size_t ticket);
   void count_dropped();
   void look_at_savings(ValueId brought_back);
 
   // replay.cpp: bringing back
   struct Local;
+  struct LazyReplay;
   using Locals = std::unordered_map<ValueId, Local>;
   at::Tensor bring_back(std::size_t ticket);
   c10::Storage available(ValueId value);
@@ -154,6 +163,17 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   void check_opaque(const Node& node, const TensorRef& ref) const;
   void check_geometry(const Node& node, const Geometry& expected, const at::Tensor& tensor) const;
   bool counts_waiting(int64_t pass) const;
+
+  // yield.cpp: what is held while there is room
+  void mirror_values();
+  void mirror_last_node(int64_t nanoseconds);
+  void hold_if_wanted(ValueId value, const c10::Storage& contents);
+  void end_yielding(int32_t storage);
+  at::Tensor bring_back_lazily(std::size_t ticket);
+  c10::Storage replay_lazily(ValueId target, const LazyReplay* outer);
+  std::vector<NodeId> lazy_closure(ValueId target, LazyReplay& replay);
+  c10::Storage fetch(ValueId input, LazyReplay& replay);
+  void count_replay();
   std::string describe(const Node& node) const;
 
   const std::shared_ptr<Decider> decider_;
@@ -179,6 +199,9 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   TapeCounts counts_;
   DroppedBytes dropped_;
   bool savings_known_ = false;  // whether dropping was of any use
+  std::unique_ptr<HeldSet> yielding_;
+  int64_t replays_in_pass_ = 0;
+  int64_t counted_pass_ = kNoPass;
   bool sealed_ = false;
   int64_t pass_ = kNoPass;  // the backward pass that Value::waiting is counted for
 };

@@ -13,6 +13,7 @@
 
 #include <ATen/ThreadLocalPythonObjects.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include "torch/interpreter.h"
@@ -68,6 +69,11 @@ Group* current_group() {
 
 bool passes_want_all_gradients() {
   return torch::autograd::Engine::get_default_engine().is_checkpoint_valid();
+}
+
+std::string current_node_name() {
+  const auto node = torch::autograd::get_current_node();
+  return node ? node->name() : std::string();
 }
 
 int64_t current_pass() {

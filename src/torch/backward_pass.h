@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 // Which backward pass is this thread in? The passes of one ExecutionGroup count as one.
 
@@ -14,6 +15,9 @@ inline constexpr int64_t kNoPass = -1;
 /// The number of the innermost running backward pass or, in a group, of the group; unique in the
 /// process. kNoPass outside of backward passes.
 int64_t current_pass();
+
+/// The node of the graph that runs on this thread, as "AddmmBackward0"; empty outside of nodes.
+std::string current_node_name();
 
 /// Whether the backward passes that this thread is in all want whatever gradients there are, as
 /// backward() does: false where one was told which (grad(), or `inputs`).

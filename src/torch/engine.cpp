@@ -2,12 +2,17 @@
 #include "torch/engine.h"
 
 #include <atomic>
+#include <exception>
+#include <memory>
+#include <type_traits>
 #include <utility>
 
 #include <reprise/error.h>
 
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include "torch/dispatch_mode.h"
@@ -21,6 +26,25 @@ using torch::autograd::Engine;
 
 // LibTorch changed how it owns nodes (shared_ptr, later intrusive_ptr); take the type from it.
 using NodePtr = decltype(torch::autograd::NodeTask::fn_);
+
+std::atomic<int64_t> running_passes{0};
+std::atomic<void (*)(bool failed, bool last)> pass_ended{nullptr};
+
+/// Stands around one backward pass.
+class RunningPass {
+ public:
+  RunningPass() { ++running_passes; }
+  ~RunningPass() {
+    const bool last = --running_passes == 0;
+    const bool failed = std::uncaught_exceptions() > exceptions_;
+    if (const auto function = pass_ended.load()) function(failed, last);
+  }
+  RunningPass(const RunningPass&) = delete;
+  RunningPass& operator=(const RunningPass&) = delete;
+
+ private:
+  const int exceptions_ = std::uncaught_exceptions();
+};
 
 class HookEngine final : public Engine {
  public:
@@ -39,6 +63,7 @@ class HookEngine final : public Engine {
                                          const torch::autograd::variable_list& inputs,
                                          bool keep_graph, bool create_graph, bool accumulate_grad,
                                          const torch::autograd::edge_list& outputs) override {
+    const RunningPass running;
     const BackwardModes modes;
     return previous_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
@@ -75,6 +100,26 @@ class HookEngine final : public Engine {
   Engine& previous_;
 };
 
+/// The queue gives out the newest nodes first, and this one after all others.
+class LastNode final : public torch::autograd::Node {
+ public:
+  explicit LastNode(const at::Tensor& input) : Node(/*sequence_nr=*/0) {
+    add_input_metadata(input);
+  }
+
+ private:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
+};
+
+template <class Pointer>
+Pointer make_node(const at::Tensor& input) {
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) {
+    return std::make_shared<LastNode>(input);
+  } else {
+    return c10::make_intrusive<LastNode>(input);
+  }
+}
+
 // Leaked on purpose, like LibTorch's own: a backward pass may still run while the process ends.
 std::atomic<HookEngine*> installed{nullptr};
 
@@ -93,6 +138,24 @@ void ensure_engine() {
     throw Error("another library replaced LibTorch's autograd engine after Reprise was set up",
                 "load that library (in Python: import torch) before the first use of Reprise");
   }
+}
+
+void when_passes_end(void (*function)(bool failed, bool last)) { pass_ended = function; }
+
+bool passes_are_running() { return running_passes > 0; }
+
+void clear_failed_passes() {
+  thread_local bool clearing = false;
+  if (clearing || torch::autograd::get_current_graph_task_id() >= 0) return;
+  clearing = true;
+  try {
+    const at::Tensor one = at::ones({});
+    const auto last = make_node<NodePtr>(one);
+    Engine::get_default_engine().execute({torch::autograd::Edge(last, 0)}, {one}, false, false,
+                                         /*accumulate_grad=*/true, {});
+  } catch (...) {  // it was worth a try
+  }
+  clearing = false;
 }
 
 }  // namespace reprise::detail

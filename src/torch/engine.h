@@ -11,4 +11,17 @@ namespace reprise::detail {
 /// Throws Error when another library has replaced our engine since.
 void ensure_engine();
 
+/// `function(failed, last)` is called on the thread of a backward pass when the pass has ended, by
+/// an exception or not; `last`: no other one runs in the process. One function for the process; it
+/// must not throw. Backward passes are noticed from the first ensure_engine() on.
+void when_passes_end(void (*function)(bool failed, bool last));
+
+/// Whether a backward pass runs in the process.
+bool passes_are_running();
+
+/// After a pass that ended by an exception, LibTorch keeps tasks with their gradients in a queue of
+/// this thread; a pass over one number, which comes last in the queue, clears it. Does nothing
+/// inside of a pass. Does not throw.
+void clear_failed_passes();
+
 }  // namespace reprise::detail

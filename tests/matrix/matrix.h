@@ -14,20 +14,20 @@
 
 #include <gtest/gtest.h>
 
-// Families of models × policies × dtypes. Each cell runs a program plainly and under a policy, from
-// the same seed, and compares bit by bit all that the program notes.
+// Families of models × policies and budgets × dtypes. Each cell runs a program plainly and under a
+// policy or a budget, from the same seed, and compares bit by bit all that the program notes.
 
 namespace reprise::matrix {
 
 using at::Tensor;
 namespace nn = torch::nn;
 
-/// One run of a program: plain, or under a policy.
+/// One run of a program: plain, or under a policy, or under a budget.
 class Cell {
  public:
-  Cell(at::ScalarType dtype, std::optional<Policy> policy);
+  Cell(at::ScalarType dtype, std::optional<Policy> policy, Budget* budget = nullptr);
 
-  /// Runs a forward pass, in a scope if there is a policy.
+  /// Runs a forward pass, in a scope if there is a policy or a budget.
   Tensor forward(const std::function<Tensor()>& work);
 
   /// What is to be compared. A copy is made.
@@ -44,6 +44,7 @@ class Cell {
 
  private:
   std::optional<Policy> policy_;
+  Budget* budget_;
   std::vector<std::unique_ptr<Scope>> scopes_;
   std::vector<std::pair<std::string, Tensor>> noted_;
 };
@@ -76,7 +77,8 @@ Tensor loss_of(const Tensor& output);
 
 inline const std::vector<at::ScalarType> kRealTypes{at::kFloat, at::kDouble, at::kBFloat16};
 
-/// Runs all cells of one family: presets, everything dropped, 20 random policies, one audit.
+/// Runs all cells of one family: presets, everything dropped, 20 random policies, one audit, and
+/// budgets from all that plain needs down to where they are infeasible.
 void check(const std::string& family, const Program& program,
            const std::vector<at::ScalarType>& dtypes = kRealTypes);
 

@@ -148,6 +148,7 @@ int run(const Options& options) {
     throw UsageError("--segment-scan chooses the strategies itself", "leave --strategies out");
   }
   auto strategies = workloads::parse_strategies(typed.value_or("plain,checkpoint"));
+  if (const auto budget = budget_strategy(options)) strategies.push_back(*budget);
   workloads::CompareOptions settings;
   settings.steps = options.whole("--steps").value_or(10);
   settings.train = options.whole("--train").value_or(0);
@@ -170,6 +171,7 @@ Run add_compare(CLI::App& verb) {
   const auto options = std::make_shared<Options>(verb);
   add_run_options(*options);
   options->add("--strategies", "S,S,...", "default plain,checkpoint; plain always runs");
+  options->add("--budget", "SIZE|P%", "one strategy more: budget=SIZE or budget=P%");
   options->add_flag("--segment-scan",
                     "instead: plain, and the layers in every number of equal segments");
   options->add("--steps", "N", "measured steps of each strategy, default 10");

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 
+#include <reprise/error.h>
 #include <reprise/report.h>
 
 #include "commands.h"
@@ -145,6 +146,12 @@ void print_interrupted(const Training& training, const workloads::TrainOptions& 
 int run(const Options& options) {
   workloads::TrainOptions settings;
   settings.strategy = workloads::parse_strategy(options.text("--strategy").value_or("plain"));
+  if (const auto budget = budget_strategy(options)) {
+    if (options.text("--strategy")) {
+      throw UsageError("--budget together with --strategy", "a budget chooses what is recomputed");
+    }
+    settings.strategy = *budget;
+  }
   settings.steps = options.whole("--steps", 1, std::numeric_limits<int64_t>::max());
   settings.until_loss = options.positive_real("--until-loss");
   settings.log_every = options.whole("--log-every").value_or(settings.log_every);
@@ -188,6 +195,8 @@ Run add_train(CLI::App& verb) {
   const auto options = std::make_shared<Options>(verb);
   add_run_options(*options);
   options->add("--strategy", "S", "default plain");
+  options->add("--budget", "SIZE|P%",
+               "train inside so many bytes, all counted, or a part of the plain peak above base");
   options->add_flag("--regions", "print what each region did, too");
   options->add("--steps", "N",
                "stop after N steps, default 1500 for gpt and bert without --until-loss");

@@ -10,7 +10,7 @@
 
 namespace reprise::command {
 
-enum ExitCode { kOk = 0, kFailure = 1, kUsage = 2, kGradientsDiffer = 4 };
+enum ExitCode { kOk = 0, kFailure = 1, kUsage = 2, kInfeasible = 3, kGradientsDiffer = 4 };
 
 using Run = std::function<int()>;
 

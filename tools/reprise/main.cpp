@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <reprise/budget_infeasible.h>
 #include <reprise/error.h>
 #include <reprise/version.h>
 
@@ -115,6 +116,9 @@ int guarded(int argc, char** argv) {
   } catch (const UsageError& error) {
     print_error(error.what());
     return kUsage;
+  } catch (const BudgetInfeasible& error) {
+    print_error(error.what());
+    return kInfeasible;
   } catch (const Error& error) {
     print_error(error.what());
   } catch (const c10::Error& error) {

@@ -7,6 +7,7 @@
 #include <reprise/report.h>
 
 #include "report_files.h"
+#include "terminal.h"
 #include "workloads/libtorch.h"
 #include "workloads/words.h"
 
@@ -120,6 +121,18 @@ std::optional<std::vector<int64_t>> Options::whole_list(const std::string& name)
 
 void add_json_option(Options& options) {
   options.add("--json", "FILE", "write the result as JSON, too");
+}
+
+std::optional<workloads::Strategy> budget_strategy(const Options& options) {
+  const auto text = options.text("--budget");
+  if (!text) return std::nullopt;
+  const auto size = workloads::parse_budget_size("--budget: ", *text);
+  const auto machine = workloads::machine_bytes();
+  if (machine && size.bytes > *machine) {
+    print_warning("--budget " + *text + " is more than the " + format_bytes(*machine) +
+                  " of this machine");
+  }
+  return workloads::parse_strategy("budget=" + *text);
 }
 
 void add_run_options(Options& options) {

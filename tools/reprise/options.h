@@ -51,6 +51,10 @@ void add_json_option(Options& options);
 /// The workload and what may be set of it; --threads, --device, --seed; --json.
 void add_run_options(Options& options);
 
+/// `--budget`, said as the strategy "budget=..."; none if it is not given. Warns where the machine
+/// has less.
+std::optional<workloads::Strategy> budget_strategy(const Options& options);
+
 /// Checks what can be checked before a long run (LibTorch's version, that --json can be written),
 /// sets threads and determinism, and makes the workload.
 std::unique_ptr<workloads::Workload> make_workload(const Options& options,

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+
+#include <reprise/budget_infeasible.h>
+#include <reprise/export.h>
+
+#include <c10/core/Device.h>
+
+// Training inside a number of bytes. What autograd saves in a forward pass under a budget is held
+// for as long as there is room. When an allocation would pass the limit, the allocator drops what
+// is cheapest to bring back, in forward and backward passes alike, and the backward pass replays
+// what it misses. Results are bit-identical to those without a budget.
+//
+//     Budget budget(512_MiB);
+//     for (...) {
+//       Tensor loss = budget.forward([&] { return loss_of(model(input), target); });
+//       loss.backward();
+//       optimizer.step();
+//     }
+//
+// The limit is one of the process: of all LibTorch bytes of the CPU, whoever allocates them. Where
+// several are in force, the least holds. Budgets are for the CPU: on other devices there is no
+// allocator of ours. See docs/budget.md.
+
+namespace reprise {
+
+/// 512_MiB and the like. REQUIRES: below 2^63 bytes.
+inline namespace literals {
+constexpr int64_t operator""_KiB(unsigned long long n) { return static_cast<int64_t>(n << 10U); }
+constexpr int64_t operator""_MiB(unsigned long long n) { return static_cast<int64_t>(n << 20U); }
+constexpr int64_t operator""_GiB(unsigned long long n) { return static_cast<int64_t>(n << 30U); }
+}  // namespace literals
+
+/// What a budget has done since it was made.
+struct BudgetSummary {
+  int64_t limit = 0;       ///< bytes above `base`; 0 while a fraction is being measured
+  int64_t base = 0;        ///< bytes; 0 for a budget of all bytes, else live before the last step
+  int64_t peak = 0;        ///< largest live bytes above `base` while the limit was in force
+  int64_t plain_peak = 0;  ///< of the measured plain step, for a fraction; else 0
+  int64_t forwards = 0;    ///< forward passes
+  int64_t drops = 0;       ///< storages that were dropped to make room
+  int64_t dropped_bytes = 0;  ///< of them
+  int64_t replays = 0;        ///< times that something was brought back by running operators again
+  int64_t operators = 0;      ///< run again
+  double replay_ms = 0;       ///< wall time of that
+  int64_t overruns = 0;       ///< allocations above the limit that could not be refused
+};
+
+REPRISE_API std::ostream& operator<<(std::ostream& out, const BudgetSummary& summary);
+
+class BudgetScope;
+
+/// Thread-safe; forward passes may run on several threads.
+class REPRISE_API Budget {
+ public:
+  /// All bytes that LibTorch has allocated on the device, parameters, gradients, optimizer and
+  /// data included. In force from the first forward pass until the end of this object. Throws
+  /// UsageError for less than one byte, for another device than the CPU, and where allocations are
+  /// not counted (see Meter::installed()).
+  explicit Budget(int64_t bytes, c10::Device device = c10::kCPU);
+
+  /// The bytes above those that are live when a step begins: activations, gradients, scratch. A
+  /// step begins with a forward pass while no graph of an earlier one is alive. In force until the
+  /// graphs of the step are gone and no backward pass runs, so an optimizer is outside of it.
+  static Budget activations(int64_t bytes, c10::Device device = c10::kCPU);
+
+  /// The same, as a part of what a plain step needs: 0 < fraction <= 1. The first step runs plainly
+  /// and is measured; it is over when a backward pass has released its graph. Forward passes
+  /// without a backward pass are not measured.
+  static Budget fraction(double fraction, c10::Device device = c10::kCPU);
+
+  Budget(Budget&&) noexcept;
+  Budget& operator=(Budget&&) noexcept;
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+
+  /// The limit ends; graphs that are still alive stay usable.
+  ~Budget();
+
+  /// Runs `work()` under the budget and returns what it returns. Throws BudgetInfeasible when it
+  /// does not fit, also out of TorchScript, which makes other exceptions of ours.
+  template <class Work>
+  auto forward(Work&& work) -> decltype(work());
+
+  /// Safe to call at any time.
+  BudgetSummary summary() const;
+
+ private:
+  friend class BudgetScope;
+  struct State;
+  explicit Budget(std::shared_ptr<State> state);
+
+  static int64_t infeasible_so_far();
+  static void rethrow_if_infeasible(int64_t before, const std::exception& error);
+
+  std::shared_ptr<State> state_;
+};
+
+/// A forward pass under a budget, on the thread that makes it, until its end. One inside another of
+/// the same budget is part of it. Inside one of another budget, the tighter limit holds for both.
+class REPRISE_API BudgetScope {
+ public:
+  /// Throws BudgetInfeasible when what is live already is above the limit, and Error when
+  /// saved-tensor hooks are disabled on this thread.
+  explicit BudgetScope(Budget& budget);
+  ~BudgetScope();
+  BudgetScope(const BudgetScope&) = delete;
+  BudgetScope& operator=(const BudgetScope&) = delete;
+
+ private:
+  struct Open;
+  std::unique_ptr<Open> open_;
+};
+
+template <class Work>
+auto Budget::forward(Work&& work) -> decltype(work()) {
+  const int64_t before = infeasible_so_far();
+  try {
+    const BudgetScope scope(*this);
+    return std::forward<Work>(work)();
+  } catch (const std::exception& error) {
+    rethrow_if_infeasible(before, error);
+    throw;
+  }
+}
+
+}  // namespace reprise

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cmath>
+#include <optional>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include <reprise/budget.h>
+#include <reprise/hooks.h>
+#include <reprise/meter.h>
+
+#include "budget/limits.h"
+#include "budget/room.h"
+#include "meter/process_allocator.h"
+#include "tape/current.h"
+#include "tape/decider.h"
+#include "tape/saved_value.h"
+#include "torch/engine.h"
+#include "torch/warning.h"
+
+namespace reprise {
+namespace {
+
+using detail::Limits;
+using detail::LimitState;
+
+void check_device(c10::Device device) {
+  if (!device.is_cpu()) {
+    throw UsageError("Budget: a budget on device " + device.str() +
+                         "; the limit is kept by the CPU's allocator, and only there",
+                     "train on the CPU, or choose what is kept by a Policy");
+  }
+  (void)Meter(device);  // says so when allocations are not counted
+}
+
+void check_bytes(int64_t bytes) {
+  if (bytes > 0) return;
+  throw UsageError("Budget: a budget of " + std::to_string(bytes) + " bytes",
+                   "give it one byte or more, such as 512_MiB");
+}
+
+void when_a_pass_ends(bool failed, bool last) {
+  if (failed && detail::process_allocator().limit() != detail::CountingAllocator::kUnlimited) {
+    detail::clear_failed_passes();
+  }
+  if (last) Limits::instance().end_passes();
+}
+
+}  // namespace
+
+struct Budget::State {
+  LimitState limit;
+};
+
+namespace {
+
+/// The graph of one forward pass: what keeps saved tensors keeps it.
+class Graph {
+ public:
+  Graph(std::shared_ptr<void> owner, LimitState& limit, std::vector<std::shared_ptr<Graph>> around)
+      : owner_(std::move(owner)), limit_(limit), around_(std::move(around)) {
+    runs_plainly_ = Limits::instance().begin_forward(limit_);
+  }
+  ~Graph() { Limits::instance().end_graph(limit_); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  bool runs_plainly() const { return runs_plainly_; }
+
+ private:
+  const std::shared_ptr<void> owner_;
+  LimitState& limit_;
+  const std::vector<std::shared_ptr<Graph>> around_;  // forward passes that this one is in
+  bool runs_plainly_ = false;
+};
+
+/// Whatever is saved yields.
+class Yielding final : public detail::Decider {
+ public:
+  explicit Yielding(std::shared_ptr<Graph> graph) : graph_(std::move(graph)) {}
+
+  detail::Decision decide(const detail::ValueInfo& value) override {
+    if (!value.tensor.is_cpu()) check_device(value.tensor.device());
+    return detail::Decision::yield;
+  }
+  bool hold(const detail::ValueInfo&) override { return false; }
+
+ private:
+  const std::shared_ptr<Graph> graph_;
+};
+
+/// A tensor as autograd keeps it, for the plain step.
+class Watched final : public detail::PackedTensor {
+ public:
+  Watched(const at::Tensor& tensor, std::shared_ptr<Graph> graph)
+      : graph_(std::move(graph)), value_(tensor) {}
+  at::Tensor unpack() override { return value_.unpack(); }
+
+ private:
+  const std::shared_ptr<Graph> graph_;
+  detail::SavedValue value_;
+};
+
+struct OpenForward {
+  const LimitState* limit;
+  std::shared_ptr<Graph> graph;
+};
+
+/// Of this thread, outermost first.
+std::vector<OpenForward>& open_forwards() {
+  thread_local std::vector<OpenForward> open;
+  return open;
+}
+
+bool is_open(const LimitState& limit) {
+  for (const OpenForward& open : open_forwards()) {
+    if (open.limit == &limit) return true;
+  }
+  return false;
+}
+
+/// What is live already may be too much.
+void make_it_fit() {
+  detail::CountingAllocator& allocator = detail::process_allocator();
+  int64_t droppable = 0;
+  if (detail::drop_for(allocator, 0, droppable)) return allocator.counters().cancel(0);
+  const int64_t pinned = allocator.counters().live() - droppable;
+  const int64_t limit = allocator.limit();
+  throw BudgetInfeasible(
+      "a budget of " + detail::text_of_bytes(limit) + " is too small: " +
+          detail::text_of_bytes(pinned) + " are live before the forward pass begins",
+      "the budget counts parameters, gradients, optimizer and data too: give it more, or say what "
+      "activations may take with Budget::activations()",
+      limit, pinned, "");
+}
+
+}  // namespace
+
+struct BudgetScope::Open {
+  explicit Open(const std::shared_ptr<Budget::State>& state) {
+    LimitState& limit = state->limit;
+    std::vector<std::shared_ptr<Graph>> around;
+    for (const OpenForward& open : open_forwards()) around.push_back(open.graph);
+    auto graph = std::make_shared<Graph>(state, limit, std::move(around));
+    make_it_fit();
+    if (graph->runs_plainly()) {
+      hooks.emplace(
+          [graph](const at::Tensor& tensor) { return std::make_shared<Watched>(tensor, graph); });
+    } else {
+      recording.emplace(std::make_shared<detail::Tape>(
+          std::make_shared<Yielding>(graph),
+          detail::TapeOptions{.label = "budget", .room = limit.counts}));
+    }
+    open_forwards().push_back({&limit, std::move(graph)});
+  }
+  ~Open() { open_forwards().pop_back(); }
+  Open(const Open&) = delete;
+  Open& operator=(const Open&) = delete;
+
+  const std::thread::id thread = std::this_thread::get_id();
+  std::optional<detail::HookScope> hooks;
+  std::optional<detail::Recording> recording;
+};
+
+BudgetScope::BudgetScope(Budget& budget) {
+  if (is_open(budget.state_->limit)) return;
+  detail::ensure_engine();
+  open_ = std::make_unique<Open>(budget.state_);
+}
+
+BudgetScope::~BudgetScope() {
+  if (!open_ || open_->thread == std::this_thread::get_id()) return;
+  // Taking another thread's hooks off this one would crash: better one that records for ever.
+  detail::warn(
+      "reprise: a budget scope was destroyed on another thread than the one that it records");
+  (void)open_.release();
+}
+
+Budget::Budget(std::shared_ptr<State> state) : state_(std::move(state)) {
+  detail::install_room_maker();
+  detail::when_passes_end(when_a_pass_ends);
+  state_->limit.overruns_before = detail::overruns();
+}
+
+Budget::Budget(int64_t bytes, c10::Device device) : Budget(std::make_shared<State>()) {
+  check_device(device);
+  check_bytes(bytes);
+  state_->limit.bytes = bytes;
+}
+
+Budget Budget::activations(int64_t bytes, c10::Device device) {
+  Budget budget(bytes, device);
+  budget.state_->limit.kind = LimitState::Kind::above_base;
+  return budget;
+}
+
+Budget Budget::fraction(double fraction, c10::Device device) {
+  if (!(fraction > 0 && fraction <= 1)) {
+    std::ostringstream text;
+    text << "Budget::fraction(" << fraction << ")";
+    throw UsageError(text.str(), "give it a part of the plain peak: above 0, and at most 1");
+  }
+  Budget budget(1, device);
+  budget.state_->limit.kind = LimitState::Kind::share;
+  budget.state_->limit.bytes = 0;
+  budget.state_->limit.share = fraction;
+  return budget;
+}
+
+Budget::Budget(Budget&&) noexcept = default;
+
+Budget& Budget::operator=(Budget&& other) noexcept {
+  if (this == &other) return *this;
+  if (state_) Limits::instance().retire(state_->limit);
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+Budget::~Budget() {
+  if (state_) Limits::instance().retire(state_->limit);
+}
+
+int64_t Budget::infeasible_so_far() { return detail::last_infeasible().count; }
+
+// Whoever makes another exception of ours quotes it.
+void Budget::rethrow_if_infeasible(int64_t before, const std::exception& error) {
+  const detail::LastInfeasible& last = detail::last_infeasible();
+  if (last.count == before || dynamic_cast<const BudgetInfeasible*>(&error) != nullptr) return;
+  const std::string ours = last.error.what();
+  const std::string quoted = ours.substr(0, ours.find('\n'));
+  if (std::string(error.what()).find(quoted) != std::string::npos) {
+    throw BudgetInfeasible(last.error);
+  }
+}
+
+BudgetSummary Budget::summary() const {
+  const LimitState state = Limits::instance().read(state_->limit);
+  const detail::RoomCounts& counts = *state.counts;
+  BudgetSummary summary;
+  summary.limit = state.bytes;
+  summary.base = state.base;
+  summary.peak = state.peak;
+  summary.plain_peak = state.plain_peak;
+  summary.forwards = state.forwards;
+  summary.drops = counts.drops;
+  summary.dropped_bytes = counts.dropped_bytes;
+  summary.replays = counts.replays;
+  summary.operators = counts.operators;
+  summary.replay_ms = static_cast<double>(counts.nanoseconds) * 1e-6;
+  summary.overruns = detail::overruns() - state.overruns_before;
+  return summary;
+}
+
+std::ostream& operator<<(std::ostream& out, const BudgetSummary& summary) {
+  using detail::text_of_bytes;
+  out << "limit " << text_of_bytes(summary.limit);
+  if (summary.base > 0) out << " above a base of " << text_of_bytes(summary.base);
+  if (summary.plain_peak > 0) out << ", plain " << text_of_bytes(summary.plain_peak);
+  out << "\npeak  " << text_of_bytes(summary.peak) << "\n"
+      << summary.forwards << " forward passes, " << summary.drops << " drops of "
+      << text_of_bytes(summary.dropped_bytes) << ", " << summary.replays << " replays of "
+      << summary.operators << " operators in " << summary.replay_ms << " ms";
+  if (summary.overruns > 0) out << ", " << summary.overruns << " allocations above the limit";
+  return out << "\n";
+}
+
+}  // namespace reprise

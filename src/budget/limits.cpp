@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "budget/limits.h"
+
+#include <algorithm>
+
+#include "budget/room.h"
+#include "meter/process_allocator.h"
+#include "torch/engine.h"
+
+namespace reprise::detail {
+namespace {
+
+// Only one above it is no limit: the allocator counts the peak, and refuses nothing.
+constexpr int64_t kWatchOnly = CountingAllocator::kUnlimited - 1;
+
+}  // namespace
+
+Limits& Limits::instance() {
+  static auto& limits = *new Limits;  // graphs may outlive main()
+  return limits;
+}
+
+// Peaks are those of the time that a limit was in force.
+void Limits::settle_peaks() {
+  const int64_t peak = process_allocator().counters().reset_limited_peak();
+  for (LimitState* state : in_force_) state->peak = std::max(state->peak, peak - state->base);
+}
+
+void Limits::apply() {
+  int64_t least = CountingAllocator::kUnlimited;
+  for (const LimitState* state : in_force_) {
+    const int64_t limit =
+        state->watching ? kWatchOnly : std::min(state->base + state->bytes, kWatchOnly);
+    least = std::min(least, limit);
+  }
+  process_allocator().set_limit(least);
+}
+
+void Limits::enforce(LimitState& state) {
+  settle_peaks();
+  if (!state.in_force) in_force_.push_back(&state);
+  state.in_force = true;
+  apply();
+}
+
+void Limits::lift(LimitState& state) {
+  if (!state.in_force) return;
+  settle_peaks();
+  in_force_.erase(std::find(in_force_.begin(), in_force_.end(), &state));
+  state.in_force = false;
+  apply();
+}
+
+bool Limits::begin_forward(LimitState& state) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  // A graph that is kept on purpose does not put the end of the plain step off for ever.
+  if (state.watching && state.pass_has_ended) end_step(state);
+  ++state.forwards;
+  if (state.graphs++ == 0 || !state.in_force) {
+    state.pass_has_ended = false;
+    state.watching = state.kind == LimitState::Kind::share && state.plain_peak == 0;
+    if (state.kind != LimitState::Kind::all_bytes) {
+      state.base = process_allocator().counters().live();
+      if (state.watching) state.peak = 0;
+    }
+    enforce(state);
+  }
+  return state.watching;
+}
+
+void Limits::end_graph(LimitState& state) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const bool in_pass = passes_are_running();  // if so, end_passes() comes after this
+  if (--state.graphs > 0) return;
+  state.pass_has_ended = state.pass_has_ended || in_pass;
+  if (!in_pass) end_step(state);
+}
+
+void Limits::end_passes() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::vector<LimitState*> states = in_force_;
+  for (LimitState* state : states) {
+    state->pass_has_ended = true;
+    if (state->graphs == 0) end_step(*state);
+  }
+}
+
+void Limits::end_step(LimitState& state) {
+  if (state.kind == LimitState::Kind::all_bytes) return;
+  lift(state);
+  if (state.watching && state.pass_has_ended && state.peak > 0) {
+    state.plain_peak = state.peak;
+    state.bytes = static_cast<int64_t>(state.share * static_cast<double>(state.plain_peak));
+    state.peak = 0;
+  }
+  state.watching = false;
+}
+
+void Limits::retire(LimitState& state) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  lift(state);
+}
+
+LimitState Limits::read(LimitState& state) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  settle_peaks();
+  return state;
+}
+
+}  // namespace reprise::detail

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tape/held_set.h"
+
+// The budgets of the process, and when each one's limit is in force. The allocator knows one
+// number: the least of them.
+
+namespace reprise::detail {
+
+/// What a budget asks for, and where it stands. All but `counts` is guarded by Limits.
+struct LimitState {
+  enum class Kind { all_bytes, above_base, share };
+  Kind kind = Kind::all_bytes;
+  int64_t bytes = 0;  // above base; of a share, once it is known
+  double share = 0;
+
+  bool in_force = false;
+  bool watching = false;        // in force without a limit: the plain step of a share
+  bool pass_has_ended = false;  // since the step began
+  int64_t graphs = 0;           // that are alive
+  int64_t base = 0;
+  int64_t peak = 0;        // above base
+  int64_t plain_peak = 0;  // the same, of the plain step
+  int64_t forwards = 0;
+  int64_t overruns_before = 0;
+
+  const std::shared_ptr<RoomCounts> counts = std::make_shared<RoomCounts>();
+};
+
+/// Thread-safe.
+class Limits {
+ public:
+  static Limits& instance();
+
+  /// A forward pass begins; its graph counts as alive. Returns whether it is to run plainly.
+  bool begin_forward(LimitState& state);
+
+  /// What begin_forward() counted is gone.
+  void end_graph(LimitState& state);
+
+  /// No backward pass runs any more.
+  void end_passes();
+
+  /// The budget has ended.
+  void retire(LimitState& state);
+
+  /// A copy that is up to date.
+  LimitState read(LimitState& state);
+
+ private:
+  Limits() = default;
+  void settle_peaks();
+  void apply();
+  void enforce(LimitState& state);
+  void lift(LimitState& state);
+  void end_step(LimitState& state);
+
+  std::mutex mutex_;
+  std::vector<LimitState*> in_force_;
+};
+
+}  // namespace reprise::detail

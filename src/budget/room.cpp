@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "budget/room.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <exception>
+
+#include "meter/process_allocator.h"
+#include "tape/held_set.h"
+#include "tape/running_operator.h"
+#include "tape/stack.h"
+#include "torch/backward_pass.h"
+#include "torch/geometry.h"
+
+namespace reprise::detail {
+namespace {
+
+std::atomic<int64_t> overrun_count{0};
+
+/// What this thread is doing, as far as tapes and autograd know.
+struct Culprit {
+  std::string op;
+  std::string text;  // with the sizes of its arguments
+};
+
+Culprit find_culprit() {
+  Culprit culprit;
+  if (const RunningOperator* running = RunningOperator::innermost()) {
+    culprit.op = running->info().full_name();
+    std::string sizes;
+    for (const c10::IValue& argument : running->arguments()) {
+      visit_tensors(argument, [&](const at::Tensor& tensor) {
+        if (!tensor.defined() || !has_plain_storage(tensor)) return;
+        sizes += (sizes.empty() ? "" : ", ") + Geometry(tensor).str();
+      });
+    }
+    culprit.text = culprit.op + (sizes.empty() ? "" : " of " + sizes);
+  } else {
+    culprit.op = culprit.text = current_node_name();
+  }
+  return culprit;
+}
+
+class RoomByDropping final : public RoomMaker {
+ public:
+  void make_room(CountingAllocator& allocator, int64_t bytes) override {
+    TORCH_INTERNAL_ASSERT(!in_held_sets(), "reprise: an allocation under the lock of held sets");
+    int64_t droppable = 0;
+    if (drop_for(allocator, bytes, droppable)) return;
+    if (std::uncaught_exceptions() > 0) {  // in a destructor: another one would end the process
+      allocator.counters().add(bytes);
+      ++overrun_count;
+      return;
+    }
+    const int64_t live = allocator.counters().live();
+    const int64_t limit = allocator.limit();
+    const int64_t pinned = std::max<int64_t>(live - droppable, 0);
+    const Culprit culprit = find_culprit();
+    LastInfeasible& last = last_infeasible();
+    ++last.count;
+    last.error = BudgetInfeasible("a budget of " + text_of_bytes(limit) + " is too small: " +
+                                      (culprit.text.empty() ? "an allocation" : culprit.text) +
+                                      " needs " + text_of_bytes(bytes) + " beside " +
+                                      text_of_bytes(pinned) + " that nothing can be dropped of",
+                                  "give the budget " + text_of_bytes(pinned + bytes) +
+                                      " or more, or take the batch in smaller parts and accumulate",
+                                  limit, pinned + bytes, culprit.op);
+    throw last.error;
+  }
+};
+
+}  // namespace
+
+void install_room_maker() {
+  static auto& maker = *new RoomByDropping;  // memory is allocated after main(), too
+  process_allocator().set_room_maker(&maker);
+}
+
+int64_t overruns() { return overrun_count; }
+
+LastInfeasible& last_infeasible() {
+  thread_local LastInfeasible last;
+  return last;
+}
+
+std::string text_of_bytes(int64_t bytes) {
+  std::array<char, 64> text{};
+  double size = static_cast<double>(bytes) / 1024;
+  const char* unit = "KiB";
+  for (const char* larger : {"MiB", "GiB", "TiB"}) {
+    if (size < 1024) break;
+    size /= 1024;
+    unit = larger;
+  }
+  std::snprintf(text.data(), text.size(), "%lld bytes (%.1f %s)", static_cast<long long>(bytes),
+                size, unit);
+  return text.data();
+}
+
+}  // namespace reprise::detail

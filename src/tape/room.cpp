@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <utility>
+
+#include "tape/held_set.h"
+#include "tape/held_sets.h"
+
+// The choice of what goes when there is no room: least time to bring back, for each byte and for
+// each operator until the backward pass will ask for it.
+
+namespace reprise::detail {
+
+/// Looks through the sets of all tapes. REQUIRES: one search at a time.
+class RoomSearch {
+ public:
+  /// What can be dropped; counted no further than `enough`.
+  static int64_t droppable(int64_t enough) {
+    const HeldSetsLock lock;
+    int64_t bytes = 0;
+    for (HeldSet* set : HeldSetsLock::sets()) {
+      for (const ValueId id : set->held_) {
+        if (bytes >= enough) return bytes;
+        if (can_go(*set, id)) bytes += bytes_of(*set, id);
+      }
+    }
+    return bytes;
+  }
+
+  /// Ends the hold of the best choice. Null if there is none.
+  static c10::Storage take(int64_t need) {
+    const HeldSetsLock lock;
+    RoomSearch search;
+    // Thousands of small values are not worth a look each: a sample, of those that matter.
+    search.look(need / kTooSmall, /*sample=*/true, /*protected_too=*/false);
+    if (search.set_ == nullptr) search.look(0, false, false);
+    // What a running replay will read can be brought back once more, if it must.
+    if (search.set_ == nullptr) search.look(0, false, true);
+    if (search.set_ == nullptr) return {};
+    RoomCounts& counts = search.set_->counts();
+    ++counts.drops;
+    counts.dropped_bytes += bytes_of(*search.set_, search.value_);
+    return search.set_->remove(search.value_);
+  }
+
+ private:
+  static constexpr int64_t kTooSmall = 1024;  // parts of the need
+  static constexpr std::size_t kSample = 512;
+  static constexpr float kLeastCost = 0.1F;  // microseconds: nothing is quite free
+
+  static int64_t bytes_of(HeldSet& set, ValueId id) {
+    return static_cast<int64_t>(set.values_[id].storage.nbytes());
+  }
+
+  static bool can_go(HeldSet& set, ValueId id) {
+    const HeldSet::Entry& entry = set.values_[id];
+    return entry.storage.nbytes() > 0 && set.is_droppable(entry) && std::isfinite(set.cost_of(id));
+  }
+
+  void look(int64_t least_bytes, bool sample, bool protected_too) {
+    std::size_t count = 0;
+    for (const HeldSet* set : HeldSetsLock::sets()) count += set->held_.size();
+    const std::size_t stride = sample ? count / kSample + 1 : 1;
+    static std::size_t offset = 0;
+    std::size_t i = sample ? offset++ : 0;
+    for (HeldSet* set : HeldSetsLock::sets()) {
+      const int32_t now =
+          set->position_ == kNone ? static_cast<int32_t>(set->nodes_.size()) : set->position_;
+      for (const ValueId id : set->held_) {
+        if (i++ % stride != 0) continue;
+        const HeldSet::Entry& entry = set->values_[id];
+        if (entry.protections > 0 && !protected_too) continue;
+        const int64_t bytes = bytes_of(*set, id);
+        if (bytes < least_bytes || !can_go(*set, id)) continue;
+        const auto distance = static_cast<float>(std::max(now - entry.position, 0) + 1);
+        const float score = (set->cost_of(id) + kLeastCost) / static_cast<float>(bytes) / distance;
+        if (set_ != nullptr && score >= score_) continue;
+        set_ = set;
+        value_ = id;
+        score_ = score;
+      }
+    }
+  }
+
+  HeldSet* set_ = nullptr;
+  ValueId value_ = kNone;
+  float score_ = 0;
+};
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+thread_local int64_t spent = 0;
+
+// Held over choice and release: else a thread that finds nothing would fail while another one is
+// about to free enough. Only the lock of the sets is taken inside.
+std::mutex& one_at_a_time() {
+  static auto& mutex = *new std::mutex;
+  return mutex;
+}
+
+class Stopwatch {
+ public:
+  ~Stopwatch() {
+    spent += std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
+  }
+
+ private:
+  const Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace
+
+int64_t nanoseconds_of_dropping() { return spent; }
+
+bool drop_for(CountingAllocator& allocator, int64_t bytes, int64_t& droppable) {
+  const Stopwatch stopwatch;
+  const std::lock_guard<std::mutex> lock(one_at_a_time());
+  const auto need = [&] { return allocator.counters().live() - allocator.limit() + bytes; };
+  droppable = 0;
+  // Nothing goes in vain.
+  if (const int64_t missing = need(); missing > 0) {
+    droppable = RoomSearch::droppable(missing);
+    if (droppable < missing && !allocator.try_reserve(bytes)) return false;
+    if (droppable < missing) return true;
+  }
+  while (!allocator.try_reserve(bytes)) {
+    // Let go of here, outside of the lock of the sets.
+    const c10::Storage chosen = RoomSearch::take(need());
+    if (!chosen) return false;
+  }
+  return true;
+}
+
+}  // namespace reprise::detail
