@@ -56,6 +56,7 @@ PUBLIC_ROOMS = {
     "ledger.h": "meter",
     "equality.h": "meter",
     "plan.h": "plan",
+    "trace_step.h": "profile",
     "policy.h": "policy",
     "scope.h": "policy",
     "layer_class.h": "policy",

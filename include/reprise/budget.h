@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
 
 #include <reprise/budget_infeasible.h>
 #include <reprise/export.h>
+#include <reprise/plan.h>
 
 #include <c10/core/Device.h>
 
@@ -51,6 +53,20 @@ struct BudgetSummary {
   int64_t operators = 0;      ///< run again
   double replay_ms = 0;       ///< wall time of that
   int64_t overruns = 0;       ///< allocations above the limit that could not be refused
+
+  int64_t online_steps = 0;   ///< that no plan was followed in to the end
+  int64_t planned_steps = 0;  ///< that a plan was followed in
+  int64_t plans = 0;          ///< made so far
+  int64_t replans = 0;        ///< of these: made again, as a step was not what had been predicted
+
+  // Of the last step that followed a plan; 0 before the first. Bytes above the base of the step.
+  int64_t predicted_peak = 0;
+  int64_t measured_peak = 0;
+  double predicted_ms = 0;  ///< forward and backward pass
+  double measured_ms = 0;
+  double bound_ms = 0;       ///< no schedule that fits takes less, by the same measurements
+  double plain_ms = 0;       ///< a step without a budget, predicted from the same measurements
+  int64_t plain_bytes = 0;   ///< its peak
 };
 
 REPRISE_API std::ostream& operator<<(std::ostream& out, const BudgetSummary& summary);
@@ -91,6 +107,21 @@ class REPRISE_API Budget {
 
   /// Safe to call at any time.
   BudgetSummary summary() const;
+
+  /// From now on no plans are made nor followed: values go when there is no room.
+  void stay_online();
+
+  /// A plan made before, such as one read from a file. A step whose trace has its key follows it,
+  /// if it fits; see followed().
+  void follow(Plan plan);
+
+  /// Waits until the plans are made that have been begun in the background.
+  void finish_planning();
+
+  /// The last step that was measured, none before the first has ended, and the plan that the last
+  /// step followed, none if it did not follow one.
+  std::optional<StepTrace> trace() const;
+  std::optional<Plan> followed() const;
 
  private:
   friend class BudgetScope;

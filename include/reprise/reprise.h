@@ -37,4 +37,5 @@
 #include <reprise/stats.h>
 #include <reprise/suggest.h>
 #include <reprise/text_style.h>
+#include <reprise/trace_step.h>
 #include <reprise/version.h>
