@@ -85,8 +85,9 @@ struct StepTrace {
 /// before it is made, or a number is negative or not finite.
 REPRISE_API void check_trace(const StepTrace& trace);
 
-/// What a plan is bound to: 16 hexadecimal digits for operators, values, sizes and order; times do
-/// not count.
+/// What a plan is bound to: 16 hexadecimal digits for what is the same each time a step is measured:
+/// values' bytes, operators with what they read and make, events with what they unpack, and the
+/// order. Times, scratch, gradients and what the program holds do not count.
 REPRISE_API std::string key_of(const StepTrace& trace);
 
 // --- what goes out ---------------------------------------------------------------------------
@@ -119,7 +120,8 @@ struct PlanStep {
 
 /// A schedule for the whole step, with what it is predicted to take.
 struct Plan {
-  std::string key;  ///< of the trace that it was made for
+  std::string key;          ///< of the step that it was made for
+  std::string measurement;  ///< 16 digits for all of the trace that the predictions are of
   int64_t budget_bytes = 0;
   uint64_t seed = 0;
   std::vector<Decision> decisions;  ///< one for each value of the trace
@@ -156,9 +158,17 @@ struct Evaluation {
 /// read that is not live, or the order is broken.
 REPRISE_API Evaluation evaluate(const StepTrace& trace, const std::vector<PlanStep>& steps);
 
-/// Throws UsageError unless `plan` was made for this trace, keeps its budget, and is what it says:
-/// predictions, decisions and frees are worked out again and compared.
+/// Throws UsageError unless `plan` was made for this very trace, keeps its budget, and is what it
+/// says: predictions, decisions and frees are worked out again and compared. For plans that come
+/// with their trace. Of the bound only the range is checked.
 REPRISE_API void check_plan(const StepTrace& trace, const Plan& plan);
+
+/// The same schedule judged by a new measurement of the step that it was made for: predictions,
+/// decisions and frees are worked out again. The bound, which is for one measurement, falls to the
+/// plain step's time unless nothing has changed. The peak may be above the budget now: compare
+/// them. Throws UsageError for another step's plan, and where the schedule has become none: it
+/// replays what cannot be replayed any more or what the program holds.
+REPRISE_API Plan rejudged(const StepTrace& trace, const Plan& plan);
 
 // --- planning --------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@
 
 #include "plan/bound.h"
 #include "plan/convert.h"
+#include "plan/key.h"
 
 namespace reprise::planner {
 namespace {
@@ -106,6 +107,7 @@ const Candidate& Planner::lowest() {
 Plan Planner::plan_of(const Candidate& candidate, int64_t budget) {
   Plan plan;
   plan.key = key_of(trace_);
+  plan.measurement = measurement_of(trace_);
   plan.budget_bytes = budget;
   plan.seed = options_.seed;
   describe(problem_, candidate.steps, plan);
