@@ -190,7 +190,7 @@ class Tracer {
       const auto index = static_cast<int32_t>(trace().values.size());
       value_[versions.back()] = index;
       op.makes.push_back(index);
-      trace().values.push_back({.bytes = value.bytes});
+      trace().values.emplace_back().bytes = value.bytes;
       mapped_.values.push_back(versions.back());
       if (!record_.values[versions.back()].latest) op.replayable = false;
     }

@@ -5,6 +5,8 @@
 #include <reprise/error.h>
 
 #include "meter/process_allocator.h"
+#include "meter/region_log.h"
+#include "meter/replay_clock.h"
 #include "tape/locals.h"
 #include "tape/products.h"
 #include "tape/tape.h"
@@ -181,9 +183,8 @@ void Tape::unpack_begins(const Ticket& ticket, ValueId value) {
   const int64_t pass = current_pass();
   if (first_pass_ == kNoPass && sealed_ && pass != kNoPass && !is_group(pass)) {
     first_pass_ = pass;
-    on_pass_end([tape = weak_from_this(), pass] {
-      if (const auto alive = tape.lock()) alive->end_step(pass);
-    });
+    // The tape outlives its graph until then.
+    on_pass_end([tape = shared_from_this(), pass] { tape->end_step(pass); });
     // Another pass will want it all again.
     if (current_pass_keeps_graph()) spoil_step();
   } else if (pass != first_pass_ || pass == kNoPass) {
@@ -233,19 +234,32 @@ void Tape::follow_unpack(ValueId value) {
     if (std::find(to_unpack_.begin(), to_unpack_.end(), value) == to_unpack_.end()) {
       return stop_following();
     }
-    for (const Schedule::Move& move : event.before) run_move(move);
+    if (!event.before.empty()) run_moves(event.before);
   }
   const auto found = std::find(to_unpack_.begin(), to_unpack_.end(), value);
   if (found == to_unpack_.end()) return stop_following();
   to_unpack_.erase(found);
 }
 
-void Tape::run_move(const Schedule::Move& move) {
+void Tape::run_moves(const std::vector<Schedule::Move>& moves) {
   struct Moving {
     explicit Moving(bool& flag) : flag(flag) { flag = true; }
     ~Moving() { flag = false; }
     bool& flag;
   } const moving(moving_);
+  const BelowAutograd below;
+  const NumericsReplay numerics(numerics_);
+  ReplayClock clock;
+  const int64_t before = counts_.replays;
+  for (const Schedule::Move& move : moves) run_move(move);
+  if (counts_.replays == before) return;
+  clock.count_operators(counts_.replays - before);
+  ++options_.room->replays;
+  options_.room->nanoseconds += static_cast<int64_t>(clock.milliseconds() * 1e6);
+  log_replay(options_.label, clock.milliseconds());
+}
+
+void Tape::run_move(const Schedule::Move& move) {
   if (!move.nodes.empty()) {
     LazyReplay replay(*yielding_, nullptr);
     for (const ValueId leaf : move.leaves) ++replay.locals[leaf].reads;
@@ -254,7 +268,6 @@ void Tape::run_move(const Schedule::Move& move) {
       const c10::Storage& contents = replay.locals[leaf].storage;
       if (contents && !values_[leaf].is_kept()) yielding_->hold(leaf, contents);
     }
-    options_.room->replays += 1;
   } else {
     for (const ValueId leaf : move.leaves) {
       if (values_[leaf].encoded) yielding_->hold(leaf, values_[leaf].encoded->decode().storage());
@@ -306,8 +319,7 @@ void Tape::end_step(int64_t pass) {
   step_ended_ = true;
   const bool followed = schedule_ && next_event_ == schedule_->events.size();
   if (recorder_) {
-    recorder_->end_backward();
-    if (recorder_->is_valid()) {
+    if (recorder_->end_backward()) {
       StepRecord record = std::move(recorder_->record());
       for (const auto& [id, position] : released_) record.values[id].released = position;
       record.followed = followed;

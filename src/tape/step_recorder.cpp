@@ -101,11 +101,12 @@ void StepRecorder::close_event() {
   event.peak = gauge_.peak();
 }
 
-void StepRecorder::end_backward() {
+bool StepRecorder::end_backward() {
   if (!record_.events.empty()) close_event();
   record_.step_time = now() - began_;
-  if (!gauge_.is_running(epoch_)) spoil();
+  const bool valid = is_valid();
   gauge_.stop(epoch_);
+  return valid;
 }
 
 }  // namespace reprise::detail

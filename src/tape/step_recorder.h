@@ -51,7 +51,8 @@ class StepRecorder {
   /// event has ended and a new one begins.
   bool unpack_begins(const void* node, NodeId belongs_to);
   void unpack_ends(ValueId value);
-  void end_backward();
+  /// Whether the record is valid.
+  bool end_backward();
 
  private:
   int64_t now() const;

@@ -197,6 +197,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   void unpack_ends(ValueId value, const c10::Storage& contents);
   void note_pins();
   void follow_unpack(ValueId value);
+  void run_moves(const std::vector<Schedule::Move>& moves);
   void run_move(const Schedule::Move& move);
   void run_nodes(const std::vector<NodeId>& nodes, LazyReplay& replay);
   void forget_encoded(ValueId id);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
+
 // LibTorch asks its autograd engine which hooks apply to a tensor that is about to be saved, and
 // the C++ engine answers "none". Ours answers from the hook stack, and forwards everything else to
 // the engine that was there before.
