@@ -16,6 +16,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include "torch/dispatch_mode.h"
+#include "torch/in_place_backward.h"
 #include "torch/interpreter.h"
 #include "torch/saved_hooks.h"
 
@@ -65,6 +66,7 @@ class HookEngine final : public Engine {
                                          const torch::autograd::edge_list& outputs) override {
     const RunningPass running;
     const BackwardModes modes;
+    const InPlacePass in_place;
     return previous_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
 
