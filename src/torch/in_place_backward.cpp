@@ -42,8 +42,8 @@ bool runs_softmax_backward() {
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
   const auto inputs = call.inputs();
   const bool has_one = inputs.size() == 1 && inputs[0].isTensor();
-  own_gradient = has_one && runs_softmax_backward() ? inputs[0].toTensor().unsafeGetTensorImpl()
-                                                    : nullptr;
+  own_gradient =
+      has_one && runs_softmax_backward() ? inputs[0].toTensor().unsafeGetTensorImpl() : nullptr;
   return nullptr;
 }
 
@@ -72,7 +72,7 @@ bool is_all_of_a_block(const at::Tensor& tensor) {
 bool may_be_taken(c10::DispatchKeySet below, const at::Tensor& gradient, const at::Tensor& output,
                   at::ScalarType input_dtype) {
   return below.highestPriorityTypeId() == c10::DispatchKey::CPU && !at::GradMode::is_enabled() &&
-         has_plain_storage(gradient) && gradient.numel() > 0 && !gradient.requires_grad() &&
+         has_plain_storage(gradient) && !gradient.requires_grad() &&
          gradient.sizes() == output.sizes() && gradient.scalar_type() == output.scalar_type() &&
          gradient.scalar_type() == input_dtype && is_held_once(gradient) &&
          is_all_of_a_block(gradient) && !has_forward_gradient(gradient) &&
@@ -91,7 +91,6 @@ at::Tensor softmax_backward(c10::DispatchKeySet keys, const at::Tensor& gradient
     return Op::redispatch(below, gradient, output, dim, input_dtype);
   }
   own_gradient = nullptr;
-  gradient.unsafeGetTensorImpl()->bump_version();
   at::Tensor result(gradient.unsafeGetTensorImpl()->shallow_copy_and_detach(
       /*version_counter=*/0, /*allow_tensor_metadata_change=*/true));
   return OutOp::redispatch(below, gradient, output, dim, input_dtype, result);
@@ -122,12 +121,15 @@ bool install() {
     }
   }
   // Leaked on purpose: operators are called for as long as the process lives.
-  static auto& library = *new torch::Library(
-      torch::Library::IMPL, "aten", c10::DispatchKey::ADInplaceOrView, __FILE__, __LINE__);
-  library.impl(kOperators[0], TORCH_FN((softmax_backward<ops::_log_softmax_backward_data,
-                                                         ops::_log_softmax_backward_data_out>)));
-  library.impl(kOperators[1], TORCH_FN((softmax_backward<ops::_softmax_backward_data,
-                                                         ops::_softmax_backward_data_out>)));
+  static auto& library = *new torch::Library(torch::Library::IMPL, "aten",
+                                             c10::DispatchKey::ADInplaceOrView, __FILE__, __LINE__);
+  library.impl(
+      kOperators[0],
+      TORCH_FN((
+          softmax_backward<ops::_log_softmax_backward_data, ops::_log_softmax_backward_data_out>)));
+  library.impl(
+      kOperators[1],
+      TORCH_FN((softmax_backward<ops::_softmax_backward_data, ops::_softmax_backward_data_out>)));
   return true;
 }
 

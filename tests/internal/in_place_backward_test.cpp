@@ -14,6 +14,7 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 
 #include "tests/support.h"
+#include "tests/warnings.h"
 #include "torch/dispatch_mode.h"
 #include "torch/engine.h"
 
@@ -179,7 +180,8 @@ TEST(InPlaceBackward, ServesOtherThreadsAndPassesInsideOfPasses) {
     std::thread([&] {
       Probe inner;
       const Problem p(probe), q(inner, {5, 6}, 9);
-      p.x.register_hook([&](const Tensor&) { q.loss().backward(); });
+      const Tensor loss = q.loss();
+      p.y.register_hook([&](const Tensor&) { loss.backward(); });
       p.loss().backward();
       results = {p.x.grad(), q.x.grad()};
     }).join();
@@ -188,6 +190,7 @@ TEST(InPlaceBackward, ServesOtherThreadsAndPassesInsideOfPasses) {
 }
 
 TEST(InPlaceBackward, ServesAnomalyMode) {
+  const testing::Warnings slow;
   const torch::autograd::DetectAnomalyGuard guard;
   expect_in_place([](Probe& probe) -> Tensors {
     const Problem p(probe);
@@ -232,7 +235,7 @@ TEST(InPlaceBackward, LeavesAGradientThatIsWeaklyHeld) {
 }
 
 TEST(InPlaceBackward, LeavesARetainedGradient) {
-  expect_not_in_place([](Probe& probe) -> Tensors {
+  expect_the_same([](Probe& probe) -> Tensors {  // of which LibTorch retains a copy
     const Problem p(probe);
     p.y.retain_grad();
     p.loss().backward();
@@ -309,11 +312,13 @@ TEST(InPlaceBackward, LeavesAGradientThatTheNodesHooksSee) {
 }
 
 TEST(InPlaceBackward, LeavesADifferentiableGradient) {
-  expect_not_in_place([](Probe& probe) -> Tensors {
+  expect_the_same([](Probe& probe) -> Tensors {
     const Problem p(probe);
     const Tensor first =
         torch::autograd::grad({(p.y * p.y).sum()}, {p.x}, {}, {}, /*create_graph=*/true)[0];
     const Tensor value = first.detach().clone();
+    EXPECT_EQ(probe.passes(), 1);
+    EXPECT_EQ(probe.in_place(), 0);
     return {value, torch::autograd::grad({(first * first).sum()}, {p.x})[0]};
   });
 }
@@ -341,9 +346,20 @@ TEST(InPlaceBackward, LeavesMemoryThatIsNotAllTheGradients) {
         tensor.copy_(g);
         return tensor;
       },
-      [](const Tensor& g) { return at::cat({g, g}).slice(0, 33, 66); },
-      [](const Tensor& g) { return g.t().contiguous().t(); },
-      [](const Tensor& g) { return g.sum().expand({33, 65}); },
+      // detach() lets go of what a view is a view of.
+      [](const Tensor& g) {
+        return at::cat({g, g}).slice(0, 0, 33).detach();
+      },
+      [](const Tensor& g) {
+        return at::cat({g, g}).slice(0, 33, 66).detach();
+      },
+      [](const Tensor& g) {
+        return at::empty_strided({33, 65}, {1, 33}).copy_(g);
+      },
+      [](const Tensor& g) {
+        return g.sum().expand({33, 65}).detach();
+      },
+      [](const Tensor& g) { return at::_neg_view(g * -1).detach(); },
   };
   for (const auto& gradient : gradients) {
     expect_not_in_place([&](Probe& probe) -> Tensors {
@@ -397,7 +413,9 @@ struct Meddling final : PackedTensor {
 TEST(InPlaceBackward, LeavesWhatUnpackingGivesToTheOperator) {
   expect_in_place([](Probe& probe) -> Tensors {
     Tensors seen;
-    const auto pack = [&](const Tensor& tensor) { return std::make_shared<Meddling>(tensor, seen); };
+    const auto pack = [&](const Tensor& tensor) {
+      return std::make_shared<Meddling>(tensor, seen);
+    };
     std::optional<HookScope> hooks(pack);
     const Problem p(probe);
     hooks.reset();
@@ -429,6 +447,7 @@ Tensor twice_the_derivative(const Tensor& gradient, const Tensor& output, int64_
 }
 
 TEST(InPlaceBackward, CallsAnothersKernel) {
+  const testing::Warnings replaced;
   torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
   library.impl("_log_softmax_backward_data", TORCH_FN(twice_the_derivative));
   expect_not_in_place([](Probe& probe) -> Tensors {
@@ -446,7 +465,7 @@ int64_t peak_of_loss(const Tensor& x, const Tensor& target, Budget* budget = nul
   Meter meter;
   meter.reset_peak();
   const int64_t before = meter.live();
-  const auto loss = [&] { return at::cross_entropy_loss(x * 2, target); };
+  const auto loss = [&] { return at::cross_entropy_loss(x, target); };
   (budget != nullptr ? budget->forward(loss) : loss()).backward();
   return meter.peak() - before;
 }
@@ -459,12 +478,15 @@ class InPlaceMemory : public ::testing::Test {
   const int64_t bytes_ = static_cast<int64_t>(x_.nbytes());
 };
 
+// Then the peak stands at the derivative before it, with numbers of its own.
+constexpr int64_t kNumbers = 64;
+
 TEST_F(InPlaceMemory, OneTensorLessAtTheLoss) {
   ensure_engine();
   const int64_t plain = peak_of_loss(x_, target_);
   {
     const InPlaceBackward in_place, again;
-    EXPECT_EQ(peak_of_loss(x_, target_), plain - bytes_);
+    EXPECT_NEAR(peak_of_loss(x_, target_), plain - bytes_, kNumbers);
   }
   EXPECT_EQ(peak_of_loss(x_, target_), plain);
 }
@@ -474,11 +496,11 @@ TEST_F(InPlaceMemory, UnderBudgetsAndNotOtherwise) {
   auto share = Budget::fraction(1);
   EXPECT_EQ(peak_of_loss(x_, target_, &share), plain);  // the measured step is plain
   EXPECT_EQ(share.summary().plain_peak, plain);
-  EXPECT_EQ(peak_of_loss(x_, target_, &share), plain - bytes_);
+  EXPECT_NEAR(peak_of_loss(x_, target_, &share), plain - bytes_, kNumbers);
   EXPECT_EQ(peak_of_loss(x_, target_), plain);
   {
     Budget all(int64_t{1} << 33);
-    EXPECT_EQ(peak_of_loss(x_, target_, &all), plain - bytes_);
+    EXPECT_NEAR(peak_of_loss(x_, target_, &all), plain - bytes_, kNumbers);
   }
   EXPECT_EQ(peak_of_loss(x_, target_), plain);
 }
