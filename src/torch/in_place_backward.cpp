@@ -26,6 +26,7 @@ namespace nodes = torch::autograd::generated;
 namespace ops = at::_ops;
 
 std::atomic<int64_t> switches{0};
+std::atomic<bool> others_are_there{false};  // as of the first switch: asking takes a while
 
 /// The only input of the node that runs on this thread, if the node has one use for it.
 thread_local const c10::TensorImpl* own_gradient = nullptr;
@@ -137,13 +138,14 @@ bool install() {
 
 InPlaceBackward::InPlaceBackward() {
   [[maybe_unused]] static const bool installed = install();
+  if (switches == 0) others_are_there = others_have_kernels();
   ++switches;
 }
 
 InPlaceBackward::~InPlaceBackward() { --switches; }
 
 InPlacePass::InPlacePass() {
-  if (switches == 0 || others_have_kernels()) return;
+  if (switches == 0 || others_are_there) return;
   observer_ = at::addThreadLocalCallback(at::RecordFunctionCallback(on_start, on_end)
                                              .scopes({at::RecordScope::BACKWARD_FUNCTION})
                                              .needsInputs(true));

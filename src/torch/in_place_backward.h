@@ -14,12 +14,14 @@
 //     gradient, retained gradient, other node, view or caller,
 //   - is plain memory of the CPU's allocator, all of it: no from_blob(), no part, no expand().
 // All else, and every operator that is called in another way, or on another device, or under a
-// mode, is computed as if this were not here.
+// mode, is computed as if this were not here; all is where another library has replaced the CPU's
+// kernel of such an operator.
 
 namespace reprise::detail {
 
 /// While one lives, backward passes through our engine that begin are of that kind. They count.
-/// Thread-safe. REQUIRES: ensure_engine(), or no effect.
+/// Thread-safe. REQUIRES: ensure_engine(), or no effect. The first costs about 0.1 ms (it asks for
+/// others' kernels), a pass then 0.3 microseconds for each node.
 class InPlaceBackward {
  public:
   InPlaceBackward();
