@@ -31,12 +31,19 @@ void Limits::settle_peaks() {
 
 void Limits::apply() {
   int64_t least = CountingAllocator::kUnlimited;
+  bool limiting = false;
   for (const LimitState* state : in_force_) {
+    limiting = limiting || !state->watching;
     const int64_t limit =
         state->watching ? kWatchOnly : std::min(state->base + state->bytes, kWatchOnly);
     least = std::min(least, limit);
   }
   process_allocator().set_limit(least);
+  if (!limiting) {
+    in_place_.reset();  // a plain step is plain
+  } else if (!in_place_) {
+    in_place_.emplace();
+  }
 }
 
 void Limits::enforce(LimitState& state) {

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "tape/held_set.h"
+#include "torch/in_place_backward.h"
 
 // The budgets of the process, and when each one's limit is in force. The allocator knows one
 // number: the least of them.
@@ -73,6 +75,7 @@ class Limits {
 
   std::mutex mutex_;
   std::vector<LimitState*> in_force_;
+  std::optional<InPlaceBackward> in_place_;
 };
 
 }  // namespace reprise::detail

@@ -17,6 +17,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include "torch/dispatch_mode.h"
+#include "torch/in_place_backward.h"
 #include "torch/interpreter.h"
 #include "torch/saved_hooks.h"
 
@@ -82,6 +83,7 @@ class HookEngine final : public Engine {
                                          const torch::autograd::edge_list& outputs) override {
     const RunningPass running(keep_graph || create_graph);
     const BackwardModes modes;
+    const InPlacePass in_place;
     return previous_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
 
