@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@
 
 // The planner: one training step as measured comes in, a plan that fits a budget goes out. Plain
 // data and pure functions: nothing of LibTorch, no clock, no thread, no global state. The same
-// input gives the same plan. All bytes are above the base (what is live before the step), all times
+// input gives the same plan, unless it is stopped. All bytes are above the base (what is live before the step), all times
 // in microseconds. docs/planning.md has the method.
 
 namespace reprise {
@@ -187,6 +188,10 @@ struct PlanOptions {
 
   /// Compute the bound; without, it is the plain step's time. Default: yes.
   bool bound = true;
+
+  /// Ends planning early, from any thread: the best found so far is returned within about 50 ms, or
+  /// Error thrown if there is none yet. Default: never.
+  std::stop_token stop;
 };
 
 /// No plan fits.
@@ -203,14 +208,16 @@ class REPRISE_API BudgetInfeasible : public Error {
 };
 
 /// A plan whose predicted peak is at most `budget_bytes`, as fast as could be found. The plain step
-/// where that fits. `known` are plans for the same trace, such as the last one: the result is never
-/// slower than one of them that fits; others are ignored. Throws BudgetInfeasible, UsageError for a
-/// budget below 1 or a broken trace.
+/// where that fits. `known` are plans to start from: for this step, such as the last one, or for the
+/// same model at other sizes, as far as their schedules are some for this trace; others are ignored.
+/// The result is never slower than one of them that fits. With such plans, few evaluations do.
+/// Throws BudgetInfeasible, UsageError for a budget below 1 or a broken trace, Error where it was
+/// stopped too early.
 REPRISE_API Plan plan(const StepTrace& trace, int64_t budget_bytes, const PlanOptions& options = {},
                       std::span<const Plan> known = {});
 
 /// A plan for each budget, none where nothing fits. Time never rises from one budget to a larger
-/// one.
+/// one. Stopped, it has none where none was found yet, too, and throws Error if all are so.
 REPRISE_API std::vector<std::optional<Plan>> frontier(const StepTrace& trace,
                                                       std::span<const int64_t> budgets,
                                                       const PlanOptions& options = {});
@@ -223,7 +230,7 @@ struct LeastBudget {
   std::vector<int32_t> live_values;  ///< that are live there, the largest first
 };
 
-/// The least budget for which a plan is found.
+/// The least budget for which a plan is found. Stopped, the least so far.
 REPRISE_API LeastBudget least_budget(const StepTrace& trace, const PlanOptions& options = {});
 
 // --- files -----------------------------------------------------------------------------------
