@@ -233,6 +233,34 @@ struct LeastBudget {
 /// The least budget for which a plan is found. Stopped, the least so far.
 REPRISE_API LeastBudget least_budget(const StepTrace& trace, const PlanOptions& options = {});
 
+// --- other batches ---------------------------------------------------------------------------
+
+/// A step as measured, or traced, with one batch.
+struct TracedBatch {
+  int64_t batch = 0;       ///< samples: 1 to 2^31 - 1
+  int64_t base_bytes = 0;  ///< live before the step: parameters, the optimiser's, the batch itself
+  StepTrace trace;
+};
+
+/// The step at another batch. Every number of bytes and every time lies on the line through the two
+/// given, by itself: values, scratch, gradients and the base; bytes are rounded up, and nothing is
+/// below 0. What one of the two holds or cannot do counts: replay, encode. Throws UsageError where
+/// the batches are the same, or their steps differ in operators, events or what they read, make or
+/// unpack.
+REPRISE_API TracedBatch scale_batch(const TracedBatch& a, const TracedBatch& b, int64_t batch);
+
+struct LargestBatch {
+  TracedBatch step;  ///< at the largest batch
+  Plan plan;         ///< its budget is what the base leaves
+};
+
+/// The largest batch, of `most` at most, whose base and plan fit `budget_bytes` together: by
+/// bisection, so for sizes that grow with the batch. Throws BudgetInfeasible if a single sample is
+/// too large, with its least budget, base included; else as plan() and scale_batch() do.
+REPRISE_API LargestBatch largest_batch(const TracedBatch& a, const TracedBatch& b,
+                                       int64_t budget_bytes, const PlanOptions& options = {},
+                                       int64_t most = int64_t{1} << 20);
+
 // --- files -----------------------------------------------------------------------------------
 
 /// JSON with a newline at the end; docs/planning.md describes it.

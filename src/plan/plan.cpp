@@ -8,6 +8,7 @@
 #include <reprise/plan.h>
 
 #include "plan/planner.h"
+#include "plan/stop.h"
 
 // The calls of the public header.
 
@@ -22,10 +23,6 @@ void check_budget(int64_t budget) {
     throw UsageError("a budget of " + std::to_string(budget) + " bytes",
                      "give a number of bytes above 0");
   }
-}
-
-Error stopped() {
-  return {"planning was stopped before a plan was found", "give it more time, or a larger budget"};
 }
 
 // The best plan within the budget, at last at any price.
@@ -52,7 +49,7 @@ Plan plan(const StepTrace& trace, int64_t budget_bytes, const PlanOptions& optio
   }
   const std::optional<Candidate> best = solve(planner, budget_bytes, candidates);
   if (!best) {
-    if (options.stop.stop_requested()) throw stopped();
+    if (options.stop.stop_requested()) throw planner::stopped_early();
     throw planner.infeasible(budget_bytes);
   }
   return planner.plan_of(*best, budget_bytes);
@@ -78,7 +75,7 @@ std::vector<std::optional<Plan>> frontier(const StepTrace& trace, std::span<cons
     plans[i] = planner.plan_of(*best, budgets[i]);
     known.assign(1, std::move(*best));
   }
-  if (known.empty() && !budgets.empty() && options.stop.stop_requested()) throw stopped();
+  if (known.empty() && !budgets.empty() && options.stop.stop_requested()) throw planner::stopped_early();
   return plans;
 }
 
