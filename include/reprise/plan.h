@@ -13,8 +13,8 @@
 
 // The planner: one training step as measured comes in, a plan that fits a budget goes out. Plain
 // data and pure functions: nothing of LibTorch, no clock, no thread, no global state. The same
-// input gives the same plan, unless it is stopped. All bytes are above the base (what is live before the step), all times
-// in microseconds. docs/planning.md has the method.
+// input gives the same plan, unless it is stopped. All bytes are above the base (what is live
+// before the step), all times in microseconds. docs/planning.md has the method.
 
 namespace reprise {
 
@@ -86,9 +86,9 @@ struct StepTrace {
 /// before it is made, or a number is negative or not finite.
 REPRISE_API void check_trace(const StepTrace& trace);
 
-/// What a plan is bound to: 16 hexadecimal digits for what is the same each time a step is measured:
-/// values' bytes, operators with what they read and make, events with what they unpack, and the
-/// order. Times, scratch, gradients and what the program holds do not count.
+/// What a plan is bound to: 16 hexadecimal digits for what is the same each time a step is
+/// measured: values' bytes, operators with what they read and make, events with what they unpack,
+/// and the order. Times, scratch, gradients and what the program holds do not count.
 REPRISE_API std::string key_of(const StepTrace& trace);
 
 // --- what goes out ---------------------------------------------------------------------------
@@ -208,11 +208,11 @@ class REPRISE_API BudgetInfeasible : public Error {
 };
 
 /// A plan whose predicted peak is at most `budget_bytes`, as fast as could be found. The plain step
-/// where that fits. `known` are plans to start from: for this step, such as the last one, or for the
-/// same model at other sizes, as far as their schedules are some for this trace; others are ignored.
-/// The result is never slower than one of them that fits. With such plans, few evaluations do.
-/// Throws BudgetInfeasible, UsageError for a budget below 1 or a broken trace, Error where it was
-/// stopped too early.
+/// where that fits. `known` are plans to start from: for this step, such as the last one, or for
+/// the same model at other sizes, as far as their schedules are some for this trace; others are
+/// ignored. The result is never slower than one of them that fits. With such plans, few evaluations
+/// do. Throws BudgetInfeasible, UsageError for a budget below 1 or a broken trace, Error where it
+/// was stopped too early.
 REPRISE_API Plan plan(const StepTrace& trace, int64_t budget_bytes, const PlanOptions& options = {},
                       std::span<const Plan> known = {});
 

@@ -17,8 +17,8 @@ void require(bool holds, const std::string& what) {
 }
 
 void require_equal(const std::string& what, std::size_t index, bool equal) {
-  require(equal,
-          "the two batches run different steps: " + what + " " + std::to_string(index) + " differs");
+  require(equal, "the two batches run different steps: " + what + " " + std::to_string(index) +
+                     " differs");
 }
 
 /// Numbers at a batch, each on the line through its two measured ones.
@@ -39,9 +39,9 @@ class Lines {
       rest += width_;
       --whole;
     }
-    const double about = static_cast<double>(at_a) +
-                         static_cast<double>(rise) * static_cast<double>(steps_) /
-                             static_cast<double>(width_);
+    const double about = static_cast<double>(at_a) + static_cast<double>(rise) *
+                                                         static_cast<double>(steps_) /
+                                                         static_cast<double>(width_);
     if (about < -1e6) return 0;
     if (about > static_cast<double>(kMostBytes)) {
       too_large_ = true;
@@ -108,8 +108,8 @@ void require_batch(int64_t batch) {
 void check_batches(const TracedBatch& a, const TracedBatch& b) {
   require_batch(a.batch);
   require_batch(b.batch);
-  require(a.batch != b.batch, "two batches of " + std::to_string(a.batch) +
-                                  " say nothing about others");
+  require(a.batch != b.batch,
+          "two batches of " + std::to_string(a.batch) + " say nothing about others");
   require(std::min(a.base_bytes, b.base_bytes) >= 0 &&
               std::max(a.base_bytes, b.base_bytes) <= kMostBytes,
           "base bytes of " + std::to_string(a.base_bytes) + " and " + std::to_string(b.base_bytes));

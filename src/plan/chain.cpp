@@ -41,12 +41,12 @@ void relax(float* target, const float* a, const float* b, float more, int count)
   for (; i < count; ++i) target[i] = std::min(target[i], a[i] + b[i] + more);
 }
 
-// How far a way may still be faster than what is known, from the first slot on: rows never rise with
-// the slots, and no entry of the way's is below its last.
+// How far a way may still be faster than what is known, from the first slot on: rows never rise
+// with the slots, and no entry of the way's is below its last.
 int still_open(const float* target, float last, int count) {
-  return static_cast<int>(std::partition_point(target, target + count,
-                                               [last](float known) { return known > last; }) -
-                          target);
+  return static_cast<int>(
+      std::partition_point(target, target + count, [last](float known) { return known > last; }) -
+      target);
 }
 
 }  // namespace

@@ -61,8 +61,7 @@ class Probe {
   BudgetInfeasible infeasible() const {
     const std::optional<TracedBatch> one = planner::scaled(a_, b_, 1);
     const int64_t base = one ? one->base_bytes : std::max(a_.base_bytes, b_.base_bytes);
-    const int64_t least =
-        Planner(one ? one->trace : a_.trace, options_).lowest().outcome.peak;
+    const int64_t least = Planner(one ? one->trace : a_.trace, options_).lowest().outcome.peak;
     return {"no batch fits " + std::to_string(budget_) + " bytes: a single sample needs " +
                 std::to_string(base) + " in the base and " + std::to_string(least) + " above it",
             "give a larger budget, or a smaller model", base + least};

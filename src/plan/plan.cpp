@@ -75,7 +75,8 @@ std::vector<std::optional<Plan>> frontier(const StepTrace& trace, std::span<cons
     plans[i] = planner.plan_of(*best, budgets[i]);
     known.assign(1, std::move(*best));
   }
-  if (known.empty() && !budgets.empty() && options.stop.stop_requested()) throw planner::stopped_early();
+  if (known.empty() && !budgets.empty() && options.stop.stop_requested())
+    throw planner::stopped_early();
   return plans;
 }
 

@@ -162,9 +162,8 @@ Plan Planner::plan_of(const Candidate& candidate, int64_t budget) {
   describe(problem_, candidate.steps, plan);
   plan.bound_microseconds = plan.plain_microseconds;
   if (options_.bound && plan.plain_peak_bytes > budget) {
-    plan.bound_microseconds +=
-        least_extra_time(problem_, budget, plan.microseconds - plan.plain_microseconds,
-                         options_.stop);
+    plan.bound_microseconds += least_extra_time(
+        problem_, budget, plan.microseconds - plan.plain_microseconds, options_.stop);
     // Sums of other orders: never above by a last digit.
     plan.bound_microseconds = std::min(plan.bound_microseconds, plan.microseconds);
   }

@@ -61,7 +61,7 @@ TEST(Planner, FindsWhatTryingAllLabelsFindsAndTheBoundIsBelow) {
         if (outcome.peak <= budget) best = std::min(best, outcome.time);
       }
       PlanOptions options;
-      options.evaluations = 8000;
+      options.evaluations = 5000;
       const Plan made = plan(trace, budget, options);
       EXPECT_LE(made.microseconds, best) << "trial " << trial << ", " << budget << " bytes";
       EXPECT_LE(made.plain_microseconds + least_extra_time(problem, budget, 1e30),
