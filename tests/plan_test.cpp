@@ -418,6 +418,60 @@ TEST(Plan, IsNeverSlowerThanAKnownPlan) {
       plan(other, part_of(plan(other, kAmple).peak_bytes, 0.6), hasty, std::vector{careful}));
 }
 
+// The same model at another batch: sizes in other proportions, and a plan that was made for them.
+StepTrace larger(StepTrace trace) {
+  for (TracedValue& value : trace.values) value.bytes += value.bytes / 2 + 64;
+  for (TracedOperator& op : trace.operators) op.microseconds *= 1.4;
+  for (BackwardEvent& event : trace.events) {
+    event.microseconds *= 1.4;
+    event.gradient_bytes += event.gradient_bytes / 3;
+    event.gradient_bytes_before += event.gradient_bytes_before / 3;
+  }
+  return trace;
+}
+
+TEST(Plan, StartsFromPlansForOtherSizes) {
+  const StepTrace small = measured_trace("unet");
+  const StepTrace large = larger(small);
+  ASSERT_NE(key_of(small), key_of(large));
+  const Plan known = plan(small, part_of(plan(small, kAmple).peak_bytes, 0.5));
+  const int64_t peak = plan(large, kAmple).peak_bytes;
+  const Evaluation there = evaluate(large, known.steps);
+  EXPECT_THROW(rejudged(large, known), UsageError);
+
+  // It fits: as it stands it is a candidate, better than what the chain programme alone finds.
+  PlanOptions hasty;
+  hasty.evaluations = 0;
+  const Plan alone = plan(large, there.peak_bytes, hasty);
+  const Plan taken = plan(large, there.peak_bytes, hasty, std::vector{known});
+  EXPECT_LT(there.microseconds, alone.microseconds);
+  EXPECT_LE(taken.microseconds, there.microseconds);
+  EXPECT_EQ(taken.key, key_of(large));
+  expect_true(large, taken, there.peak_bytes);
+
+  // It does not fit: a short search from it finds what a short search alone does not.
+  PlanOptions brief;
+  brief.evaluations = 200;
+  const int64_t less = there.peak_bytes - part_of(peak, 0.01);
+  const Plan searched = plan(large, less, brief, std::vector{known});
+  expect_true(large, searched, less);
+  EXPECT_LT(searched.microseconds, plan(large, less, brief).microseconds);
+
+  // Schedules that are none here, and plans of other models, are ignored.
+  StepTrace other = large;
+  for (TracedOperator& op : other.operators) op.replayable = false;
+  EXPECT_THROW(plan(other, there.peak_bytes, hasty, std::vector{known}), BudgetInfeasible);
+  other = large;
+  other.values.pop_back();
+  other.operators.back().makes.pop_back();
+  for (BackwardEvent& event : other.events) {
+    std::erase(event.unpacks, static_cast<int32_t>(other.values.size()));
+    std::erase(event.holds, static_cast<int32_t>(other.values.size()));
+  }
+  EXPECT_EQ(plan(other, there.peak_bytes, hasty, std::vector{known}),
+            plan(other, there.peak_bytes, hasty));
+}
+
 // What the method reaches on measured steps, in percent of a plain step, with some room: the
 // figures are those of one search, and a better search may only lower them.
 TEST(Plan, MeasuredSteps) {

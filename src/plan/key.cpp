@@ -95,12 +95,6 @@ std::string key_of(const StepTrace& trace) {
 
 namespace planner {
 
-std::string structure_of(const StepTrace& trace) {
-  Text text;
-  add_structure(trace, text);
-  return text.digits();
-}
-
 std::string sizes_of(const StepTrace& trace) {
   Text text;
   add_structure(trace, text);
