@@ -244,6 +244,7 @@ void StepPlans::work(const std::stop_token& stop) {
     int64_t infeasible_at = 0;
     try {
       PlanOptions options;
+      options.stop = stop;
       made = reprise::plan(job.trace, job.budget, options, job.known);
     } catch (const BudgetInfeasible&) {
       infeasible_at = job.budget;  // steps go on online, and say so themselves if that fails

@@ -64,7 +64,7 @@ class Probe {
     const int64_t least = Planner(one ? one->trace : a_.trace, options_).lowest().outcome.peak;
     return {"no batch fits " + std::to_string(budget_) + " bytes: a single sample needs " +
                 std::to_string(base) + " in the base and " + std::to_string(least) + " above it",
-            "give a larger budget, or a smaller model", base + least};
+            "give a larger budget, or a smaller model", budget_, base + least, ""};
   }
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "torch/phantom.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -18,11 +19,18 @@ namespace {
 struct Reserved {
   void* begin;
   std::size_t bytes;
+  PhantomCounter* counter;  // null: nobody counts it
+  uint32_t token;
 };
+
+std::atomic<PhantomCounter*> counter{nullptr};
 
 void release(void* context) {
   auto* reserved = static_cast<Reserved*>(context);
   ::munmap(reserved->begin, reserved->bytes);
+  if (reserved->counter != nullptr) {
+    reserved->counter->freed(static_cast<int64_t>(reserved->bytes), reserved->token);
+  }
   delete reserved;
 }
 
@@ -36,7 +44,9 @@ c10::DataPtr reserve(std::size_t bytes) {
                     " bytes of address space for a tensor without memory: " + std::strerror(errno),
                 "raise the limit on address space (ulimit -v), or use smaller sizes");
   }
-  return {begin, new Reserved{begin, bytes}, &release, cpu};
+  PhantomCounter* const counts = counter.load(std::memory_order_relaxed);
+  const uint32_t token = counts != nullptr ? counts->made(static_cast<int64_t>(bytes)) : 0;
+  return {begin, new Reserved{begin, bytes, counts, token}, &release, cpu};
 }
 
 }  // namespace
@@ -52,6 +62,8 @@ at::Tensor make_phantom(const at::Tensor& tensor) {
   phantom.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
   return phantom;
 }
+
+void set_phantom_counter(PhantomCounter* counts) { counter = counts; }
 
 bool is_phantom(const at::Tensor& tensor) {
   return tensor.has_storage() &&
