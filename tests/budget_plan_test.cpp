@@ -24,8 +24,8 @@ int64_t share_of(int64_t bytes, double share) {
 }
 
 /// Steps until plans stand, each compared with the plain one.
-void train(Budget& budget, const BudgetModel& model, const std::vector<Tensor>& plain, int64_t bytes,
-           int steps = 5) {
+void train(Budget& budget, const BudgetModel& model, const std::vector<Tensor>& plain,
+           int64_t bytes, int steps = 5) {
   for (int step = 0; step < steps; ++step) {
     int64_t peak = 0;
     EXPECT_TRUE(same_bits(step_of(model, &budget, &peak), plain)) << "step " << step;

@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sys/resource.h>
 #include <unistd.h>
 #include <utility>
+
+#include <sys/resource.h>
 
 #include "budget/forward_guide.h"
 
@@ -18,6 +19,12 @@ constexpr int kMostReplans = 6;
 constexpr int kSettled = 16;  // steps after which a plan is looked at only now and then
 constexpr double kTimeTolerance = 0.10;
 constexpr double kMoreRoom = 1.02;  // worth another plan
+
+/// As a part of the plain step, by the measurement that the plan was made from.
+double bound_ratio(const Plan& plan) {
+  if (plan.plain_microseconds <= 0) return 1;
+  return plan.bound_microseconds / plan.plain_microseconds;
+}
 
 /// Planning goes on beside the training; where both want a core, training goes first.
 void stand_back() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10); }
@@ -38,6 +45,11 @@ std::shared_ptr<StepGuide> StepPlans::guide(int64_t available,
 void StepPlans::stop() {
   const std::lock_guard<std::mutex> lock(mutex_);
   stopped_ = true;
+}
+
+void StepPlans::plan_with(const PlanOptions& options) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  options_ = options;
 }
 
 void StepPlans::offer(Plan plan) {
@@ -78,8 +90,8 @@ void StepPlans::summarise(BudgetSummary& summary) const {
 // --- which plan to follow ---
 
 StepPlans::Found StepPlans::of(const Sequence& sequence, int64_t available) {
-  if (!sequence.plan || sequence.plan->peak_bytes > available) return {};
-  return {sequence.schedule, sequence.plan};
+  const bool fits = sequence.found.plan && sequence.found.plan->peak_bytes <= available;
+  return fits ? sequence.found : Found{};
 }
 
 // That of the last step; if the steps turn out to differ, find() has another one.
@@ -132,18 +144,19 @@ void StepPlans::ended_unmeasured() {
   followed_.reset();
 }
 
-void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Plan* followed) {
+void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Found& followed) {
   std::optional<MappedTrace> mapped = trace_of(record);
   const std::lock_guard<std::mutex> lock(mutex_);
-  ++(followed != nullptr ? counts_.planned_steps : counts_.online_steps);
+  ++(followed.plan ? counts_.planned_steps : counts_.online_steps);
   followed_.reset();
-  if (followed != nullptr) {
-    followed_ = *followed;
-    counts_.predicted_peak = followed->peak_bytes;
-    counts_.predicted_ms = followed->microseconds / 1000;
-    counts_.bound_ms = followed->bound_microseconds / 1000;
-    counts_.plain_ms = followed->plain_microseconds / 1000;
-    counts_.plain_bytes = followed->plain_peak_bytes;
+  if (followed.plan) {
+    const Plan& plan = *followed.plan;
+    followed_ = plan;
+    counts_.predicted_peak = plan.peak_bytes;
+    counts_.predicted_ms = plan.microseconds / 1000;
+    counts_.plain_ms = plan.plain_microseconds / 1000;
+    counts_.plain_bytes = plan.plain_peak_bytes;
+    counts_.bound_ms = counts_.plain_ms * bound_ratio(*followed.made);
     counts_.measured_peak = step.peak;
     counts_.measured_ms = static_cast<double>(record.step_time) / 1e6;
   }
@@ -171,7 +184,7 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
   sequence->mapped.trace = trace;
   trace_ = trace;
   if (sequence->planning || stopped_) return;
-  if (!sequence->plan) {
+  if (!sequence->found.plan) {
     for (const Plan& plan : offered_) {
       if (plan.key != sequence->key) continue;
       Plan judged = rejudged(trace, plan);
@@ -181,17 +194,17 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
     return;
   }
   // Which it keeps, whatever was measured since.
-  const double predicted = sequence->plan->microseconds;
-  Plan judged = rejudged(trace, *sequence->plan);
+  const double predicted = sequence->found.plan->microseconds;
+  Plan judged = rejudged(trace, *sequence->found.plan);
   const bool too_much = judged.peak_bytes > step.available || (record.followed && record.drops > 0);
   const bool slower = std::abs(judged.microseconds - predicted) > kTimeTolerance * predicted;
   const bool more_room = static_cast<double>(step.available - sequence->margin) >
-                         kMoreRoom * static_cast<double>(sequence->plan->budget_bytes);
+                         kMoreRoom * static_cast<double>(sequence->found.plan->budget_bytes);
   if (record.followed) ++sequence->steps_since_plan;
   if (record.followed && record.drops > 0) {
     sequence->margin += std::max<int64_t>(step.available / 256, 1 << 16);
   }
-  const bool at_plain = sequence->plan->peak_bytes == sequence->plan->plain_peak_bytes;
+  const bool at_plain = sequence->found.plan->peak_bytes == sequence->found.plan->plain_peak_bytes;
   if (too_much || ((slower || more_room) && !at_plain)) {
     if (sequence->replans++ < kMostReplans) {
       ++counts_.replans;
@@ -199,13 +212,13 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
     }
     if (too_much) return;
   }
-  judged.budget_bytes = sequence->plan->budget_bytes;
-  sequence->plan = std::make_shared<const Plan>(std::move(judged));
+  sequence->found.plan = std::make_shared<const Plan>(std::move(judged));
 }
 
 void StepPlans::adopt(Sequence& sequence, Plan plan) {
-  sequence.schedule = schedule_of(plan, sequence.mapped);
-  sequence.plan = std::make_shared<const Plan>(std::move(plan));
+  sequence.found.schedule = schedule_of(plan, sequence.mapped);
+  sequence.found.made = std::make_shared<const Plan>(std::move(plan));
+  sequence.found.plan = sequence.found.made;
   sequence.steps_since_plan = 0;
 }
 
@@ -215,13 +228,13 @@ void StepPlans::begin_planning(const std::shared_ptr<Sequence>& sequence, int64_
   const int64_t budget = available - sequence->margin;
   if (budget < 1) return;
   std::vector<Plan> known;
-  if (sequence->plan) known.push_back(*sequence->plan);
+  if (sequence->found.plan) known.push_back(*sequence->found.plan);
   // Steps of the same operators at other sizes are planned for alike.
   for (const auto& other : sequences_) {
-    if (other == sequence || !other->plan || known.size() > 2) continue;
+    if (other == sequence || !other->found.plan || known.size() > 2) continue;
     if (other->mapped.operators == sequence->mapped.operators &&
         other->mapped.values == sequence->mapped.values) {
-      known.push_back(*other->plan);
+      known.push_back(*other->found.plan);
     }
   }
   sequence->planning = true;
@@ -239,16 +252,16 @@ void StepPlans::work(const std::stop_token& stop) {
     const Job job = std::move(jobs_.front());
     jobs_.pop_front();
     busy_ = true;
+    PlanOptions options = options_;
+    options.stop = stop;
     lock.unlock();
     std::optional<Plan> made;
     int64_t infeasible_at = 0;
     try {
-      PlanOptions options;
-      options.stop = stop;
       made = reprise::plan(job.trace, job.budget, options, job.known);
     } catch (const BudgetInfeasible&) {
       infeasible_at = job.budget;  // steps go on online, and say so themselves if that fails
-    } catch (const Error&) {  // stopped, or a step that cannot be planned for
+    } catch (const Error&) {       // stopped, or a step that cannot be planned for
       infeasible_at = std::numeric_limits<int64_t>::max();
     }
     lock.lock();

@@ -43,6 +43,7 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   std::shared_ptr<StepGuide> guide(int64_t available, std::function<int64_t()> peak_of_step);
 
   void stop();
+  void plan_with(const PlanOptions& options);
   void offer(Plan plan);
   void finish();
 
@@ -54,13 +55,19 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
  private:
   friend class ForwardGuide;
 
+  /// A schedule that can be followed, its plan, judged by the last measurements, and the plan as it
+  /// was made, with a bound.
+  struct Found {
+    std::shared_ptr<const Schedule> schedule;
+    std::shared_ptr<const Plan> plan, made;
+  };
+
   /// A sequence of operators and shapes, with its backward pass.
   struct Sequence {
     std::string key;
     MappedTrace mapped;  // of the first measurement; the trace is the median of the last ones
     std::vector<StepTrace> measured;
-    std::shared_ptr<const Plan> plan;
-    std::shared_ptr<const Schedule> schedule;
+    Found found;  // empty while there is no plan
     bool planning = false;
     int64_t infeasible_at = 0;  // no plan was found for so many bytes
     int64_t margin = 0;         // bytes that plans leave free, since one took more than it said
@@ -76,14 +83,9 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
     std::vector<Plan> known;
   };
 
-  /// A schedule that can be followed, and its plan.
-  struct Found {
-    std::shared_ptr<const Schedule> schedule;
-    std::shared_ptr<const Plan> plan;
-  };
   Found first(int64_t available);
   Found find(uint64_t hash, int64_t available);
-  void ended(const StepRecord& record, const EndedStep& step, const Plan* followed);
+  void ended(const StepRecord& record, const EndedStep& step, const Found& followed);
   void ended_unmeasured();
 
   // With the lock:
@@ -100,6 +102,7 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   mutable std::mutex mutex_;
   Sequences sequences_;
   std::unordered_map<uint64_t, std::weak_ptr<Sequence>> by_hash_;  // of each beginning
+  PlanOptions options_;
   std::vector<Plan> offered_;
   std::optional<Plan> followed_;
   std::optional<StepTrace> trace_;

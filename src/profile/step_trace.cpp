@@ -308,10 +308,10 @@ class Tracer {
   const StepRecord& record_;
   const Groups groups_;
   MappedTrace mapped_;
-  std::vector<int32_t> value_;      // index in the trace, by value; of the last version of a storage
-  std::vector<int32_t> operator_;   // index in the trace, by node
-  std::vector<NodeId> last_node_;   // by operator of the trace
-  std::vector<int64_t> live_;       // bytes of values in the plain step, by position
+  std::vector<int32_t> value_;     // index in the trace, by value; of the last version of a storage
+  std::vector<int32_t> operator_;  // index in the trace, by node
+  std::vector<NodeId> last_node_;  // by operator of the trace
+  std::vector<int64_t> live_;      // bytes of values in the plain step, by position
 };
 
 }  // namespace
@@ -360,9 +360,8 @@ std::shared_ptr<const Schedule> schedule_of(const Plan& plan, const MappedTrace&
         if (mapped.unpacks[step.index].empty()) {  // nobody tells of it: at the next one
           moves.push_back({{}, {}, ids(step.frees), ids(step.frees_encoded)});
         } else {
-          schedule->events.push_back({mapped.unpacks[step.index],
-                                      std::exchange(moves, {}), ids(step.frees),
-                                      ids(step.frees_encoded)});
+          schedule->events.push_back({mapped.unpacks[step.index], std::exchange(moves, {}),
+                                      ids(step.frees), ids(step.frees_encoded)});
         }
         break;
     }
