@@ -10,8 +10,9 @@
 #include <reprise/budget.h>
 #include <reprise/meter.h>
 
-#include <benchmark/benchmark.h>
 #include <torch/torch.h>
+
+#include <benchmark/benchmark.h>
 
 #include "workloads/strategy.h"
 #include "workloads/transformer.h"
@@ -73,7 +74,8 @@ void stream(benchmark::State& state) {
       }
     }
     const BudgetSummary summary = budget.summary();
-    const auto beyond = std::count_if(off.begin(), off.end(), [](double each) { return each > 0.1; });
+    const auto beyond =
+        std::count_if(off.begin(), off.end(), [](double each) { return each > 0.1; });
     state.counters["over"] = static_cast<double>(std::max<int64_t>(0, over));
     state.counters["planned"] = static_cast<double>(summary.planned_steps);
     state.counters["plans"] = static_cast<double>(summary.plans);

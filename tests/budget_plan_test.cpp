@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include <reprise/amp.h>
 #include <reprise/budget.h>
 #include <reprise/meta_scope.h>
 #include <reprise/meter.h>
@@ -185,14 +186,10 @@ TEST_F(PlannedSteps, UnderAutocast) {
   expect_same_as_plain(
       [&](const auto& forward) {
         const Tensor loss = forward([&] {
-          at::autocast::set_autocast_enabled(at::kCPU, true);
-          at::autocast::increment_nesting();
+          const Autocast autocast(at::kCPU, at::kBFloat16);
           Tensor y = x;
           for (int i = 0; i < 8; ++i) y = at::gelu(at::linear(y, w));
-          const Tensor result = y.to(at::kFloat).square().mean();
-          if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-          at::autocast::set_autocast_enabled(at::kCPU, false);
-          return result;
+          return y.to(at::kFloat).square().mean();
         });
         loss.backward();
         return take_gradients({w, x});
@@ -478,8 +475,8 @@ TEST(PlannedMasks, AreEncoded) {
 // ---- Traces of steps.
 
 TEST(TraceStep, SaysToTheByteWhatAPlainStepTakes) {
-  for (const auto make : {testing::convolutions, testing::skips, testing::recurrence,
-                          testing::attention}) {
+  for (const auto make :
+       {testing::convolutions, testing::skips, testing::recurrence, testing::attention}) {
     torch::manual_seed(1);
     const BudgetModel model = make();
     TraceOptions options;
@@ -525,11 +522,11 @@ TEST(TraceStep, BadCallsAreErrors) {
   EXPECT_THROW(trace_step([&] { return w.sin().sum(); }, {.steps = 0}), UsageError);
   int calls = 0;
   EXPECT_THROW(trace_step([&] {
-    Tensor y = w.sin();
-    for (int i = 0; i < calls; ++i) y = y.cos();
-    ++calls;
-    return y.sum();
-  }),
+                 Tensor y = w.sin();
+                 for (int i = 0; i < calls; ++i) y = y.cos();
+                 ++calls;
+                 return y.sum();
+               }),
                Error);
 }
 

@@ -156,7 +156,8 @@ void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Fou
     counts_.predicted_ms = plan.microseconds / 1000;
     counts_.plain_ms = plan.plain_microseconds / 1000;
     counts_.plain_bytes = plan.plain_peak_bytes;
-    counts_.bound_ms = counts_.plain_ms * bound_ratio(*followed.made);
+    counts_.bound_ms =
+        std::min(counts_.predicted_ms, counts_.plain_ms * bound_ratio(*followed.made));
     counts_.measured_peak = step.peak;
     counts_.measured_ms = static_cast<double>(record.step_time) / 1e6;
   }
