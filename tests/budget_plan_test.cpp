@@ -206,8 +206,7 @@ TEST_F(PlannedSteps, ThatWriteInPlace) {
         const Tensor loss = forward([&] {
           Tensor y = x;
           for (int i = 0; i < 4; ++i) {
-            Tensor h = y.matmul(w);
-            h.add_(1).tanh_();
+            Tensor h = y.matmul(w).add_(1).tanh_() * 0.5;
             Tensor before = h + 1;  // reads what the next line overwrites, and does not save it
             h.mul_(2);
             Tensor filled = at::empty({2, 128, 96});

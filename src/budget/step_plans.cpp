@@ -16,7 +16,8 @@ namespace {
 constexpr std::size_t kMostSequences = 64;
 constexpr std::size_t kMostMeasured = 5;
 constexpr int kMostReplans = 6;
-constexpr int kSettled = 16;  // steps after which a plan is looked at only now and then
+constexpr int kSettled = 16;      // steps after which a plan is looked at only now and then
+constexpr int64_t kMuchLess = 8;  // a part of the gradients
 constexpr double kTimeTolerance = 0.10;
 constexpr double kMoreRoom = 1.02;  // worth another plan
 
@@ -89,46 +90,52 @@ void StepPlans::summarise(BudgetSummary& summary) const {
 
 // --- which plan to follow ---
 
-StepPlans::Found StepPlans::of(const Sequence& sequence, int64_t available) {
-  const bool fits = sequence.found.plan && sequence.found.plan->peak_bytes <= available;
-  return fits ? sequence.found : Found{};
+// Of several that fit, the plan that uses most: it is for a step like this one.
+StepPlans::Found StepPlans::best(uint64_t hash, int64_t available) const {
+  Found best;
+  const auto [begin, end] = by_hash_.equal_range(hash);
+  for (auto entry = begin; entry != end; ++entry) {
+    const auto sequence = entry->second.lock();
+    if (!sequence || !sequence->found.plan) continue;
+    const int64_t peak = sequence->found.plan->peak_bytes;
+    if (peak <= available && (!best.plan || peak > best.plan->peak_bytes)) best = sequence->found;
+  }
+  return best;
 }
 
 // That of the last step; if the steps turn out to differ, find() has another one.
 StepPlans::Found StepPlans::first(int64_t available) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return sequences_.empty() ? Found{} : of(*sequences_.front(), available);
+  if (sequences_.empty() || sequences_.front()->mapped.hashes.empty()) return {};
+  return best(sequences_.front()->mapped.hashes.back(), available);
 }
 
 StepPlans::Found StepPlans::find(uint64_t hash, int64_t available) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = by_hash_.find(hash);
-  if (found == by_hash_.end()) return {};
-  const auto sequence = found->second.lock();
-  return sequence ? of(*sequence, available) : Found{};
+  return best(hash, available);
 }
 
 std::shared_ptr<StepPlans::Sequence> StepPlans::sequence_of(MappedTrace mapped) {
   const std::string key = key_of(mapped.trace);
+  // Where gradients are accumulated, the first part of a step makes them, and the others do not.
+  const auto& events = mapped.trace.events;
+  const int64_t gradients = events.empty() ? 0 : events.back().gradient_bytes;
   const auto found = std::find_if(sequences_.begin(), sequences_.end(), [&](const auto& sequence) {
-    return sequence->key == key && sequence->mapped.hashes == mapped.hashes;
+    return sequence->key == key && sequence->mapped.hashes == mapped.hashes &&
+           std::abs(sequence->gradients - gradients) <= gradients / kMuchLess;
   });
   if (found != sequences_.end()) {
     sequences_.splice(sequences_.begin(), sequences_, found);
-  } else {
-    auto sequence = std::make_shared<Sequence>();
-    sequence->key = key;
-    sequence->mapped = std::move(mapped);
-    sequences_.push_front(std::move(sequence));
-    if (sequences_.size() > kMostSequences) forget_oldest();
+    return sequences_.front();
   }
-  index(sequences_.front());
+  auto sequence = std::make_shared<Sequence>();
+  sequence->key = key;
+  sequence->gradients = gradients;
+  sequence->mapped = std::move(mapped);
+  for (const uint64_t hash : sequence->mapped.hashes) by_hash_.emplace(hash, sequence);
+  sequences_.push_front(std::move(sequence));
+  if (sequences_.size() > kMostSequences) forget_oldest();
   return sequences_.front();
-}
-
-// Of two that begin alike, the one that was used last.
-void StepPlans::index(const std::shared_ptr<Sequence>& sequence) {
-  for (const uint64_t hash : sequence->mapped.hashes) by_hash_[hash] = sequence;
 }
 
 void StepPlans::forget_oldest() {

@@ -65,7 +65,8 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   /// A sequence of operators and shapes, with its backward pass.
   struct Sequence {
     std::string key;
-    MappedTrace mapped;  // of the first measurement; the trace is the median of the last ones
+    int64_t gradients = 0;  // bytes that it leaves behind: none where they were there before
+    MappedTrace mapped;     // of the first measurement; the trace is the median of the last ones
     std::vector<StepTrace> measured;
     Found found;  // empty while there is no plan
     bool planning = false;
@@ -94,14 +95,14 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   void consider(const std::shared_ptr<Sequence>& sequence, const StepRecord& record,
                 const EndedStep& step);
   void begin_planning(const std::shared_ptr<Sequence>& sequence, int64_t available);
-  static Found of(const Sequence& sequence, int64_t available);
-  void index(const std::shared_ptr<Sequence>& sequence);
+  Found best(uint64_t hash, int64_t available) const;
   void forget_oldest();
   void work(const std::stop_token& stop);
 
   mutable std::mutex mutex_;
   Sequences sequences_;
-  std::unordered_map<uint64_t, std::weak_ptr<Sequence>> by_hash_;  // of each beginning
+  // Of each beginning; several where steps leave different gradients behind.
+  std::unordered_multimap<uint64_t, std::weak_ptr<Sequence>> by_hash_;
   PlanOptions options_;
   std::vector<Plan> offered_;
   std::optional<Plan> followed_;
