@@ -210,7 +210,7 @@ TEST_F(PlannedSteps, ThatWriteInPlace) {
             Tensor h = y.matmul(w).add_(1).tanh_() * 0.5;
             Tensor before = h + 1;  // reads what the next line overwrites, and does not save it
             h.mul_(2);
-            Tensor filled = at::empty({2, 128, 96});
+            Tensor filled = at::zeros({2, 128, 96});
             filled[0].copy_(before.detach());
             filled[1].copy_(h.detach());
             y = (before + h + filled.sum(0) * h).sigmoid();
