@@ -27,6 +27,15 @@ double bound_ratio(const Plan& plan) {
   return plan.bound_microseconds / plan.plain_microseconds;
 }
 
+/// None where a schedule is no schedule any more: the program holds other values than it did.
+std::optional<Plan> judged_by(const StepTrace& trace, const Plan& plan) {
+  try {
+    return rejudged(trace, plan);
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
+
 /// Planning goes on beside the training; where both want a core, training goes first.
 void stand_back() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10); }
 
@@ -98,7 +107,9 @@ StepPlans::Found StepPlans::best(uint64_t hash, int64_t available) const {
     const auto sequence = entry->second.lock();
     if (!sequence || !sequence->found.plan) continue;
     const int64_t peak = sequence->found.plan->peak_bytes;
-    if (peak <= available && (!best.plan || peak > best.plan->peak_bytes)) best = sequence->found;
+    if (peak > available || (best.plan && peak <= best.plan->peak_bytes)) continue;
+    best = sequence->found;
+    best.sequence = sequence;
   }
   return best;
 }
@@ -152,7 +163,6 @@ void StepPlans::ended_unmeasured() {
 }
 
 void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Found& followed) {
-  std::optional<MappedTrace> mapped = trace_of(record);
   const std::lock_guard<std::mutex> lock(mutex_);
   ++(followed.plan ? counts_.planned_steps : counts_.online_steps);
   followed_.reset();
@@ -168,6 +178,13 @@ void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Fou
     counts_.measured_peak = step.peak;
     counts_.measured_ms = static_cast<double>(record.step_time) / 1e6;
   }
+  // A plan that has stood for a while is looked at only now and then.
+  const auto known = followed.sequence.lock();
+  if (known && record.drops == 0 && known->steps_since_plan >= kSettled &&
+      ++known->steps_since_plan % kSettled != 0) {
+    return;
+  }
+  std::optional<MappedTrace> mapped = trace_of(record);
   if (!mapped) return;
   const StepTrace measured = mapped->trace;
   const auto sequence = sequence_of(std::move(*mapped));
@@ -175,8 +192,6 @@ void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Fou
     sequence->measured.erase(sequence->measured.begin());
   }
   sequence->measured.push_back(measured);
-  const bool settled = sequence->steps_since_plan > kSettled && record.drops == 0;
-  if (settled && ++sequence->steps_since_plan % kSettled != 0) return;
   consider(sequence, record, step);
 }
 
@@ -195,32 +210,31 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
   if (!sequence->found.plan) {
     for (const Plan& plan : offered_) {
       if (plan.key != sequence->key) continue;
-      Plan judged = rejudged(trace, plan);
-      if (judged.peak_bytes <= step.available) return adopt(*sequence, std::move(judged));
+      std::optional<Plan> judged = judged_by(trace, plan);
+      if (judged && judged->peak_bytes <= step.available) {
+        return adopt(*sequence, std::move(*judged));
+      }
     }
     if (step.available > sequence->infeasible_at) begin_planning(sequence, step.available);
     return;
   }
-  // Which it keeps, whatever was measured since.
-  const double predicted = sequence->found.plan->microseconds;
-  Plan judged = rejudged(trace, *sequence->found.plan);
-  const bool too_much = judged.peak_bytes > step.available || (record.followed && record.drops > 0);
-  const bool slower = std::abs(judged.microseconds - predicted) > kTimeTolerance * predicted;
+  const Plan& plan = *sequence->found.plan;
+  std::optional<Plan> judged = judged_by(trace, plan);
+  const bool dropped = record.followed && record.drops > 0;
+  const bool too_much = !judged || judged->peak_bytes > step.available || dropped;
+  const bool slower = judged && std::abs(judged->microseconds - plan.microseconds) >
+                                    kTimeTolerance * plan.microseconds;
   const bool more_room = static_cast<double>(step.available - sequence->margin) >
-                         kMoreRoom * static_cast<double>(sequence->found.plan->budget_bytes);
+                         kMoreRoom * static_cast<double>(plan.budget_bytes);
+  const bool is_plain = plan.peak_bytes == plan.plain_peak_bytes;
   if (record.followed) ++sequence->steps_since_plan;
-  if (record.followed && record.drops > 0) {
-    sequence->margin += std::max<int64_t>(step.available / 256, 1 << 16);
+  if (dropped) sequence->margin += std::max<int64_t>(step.available / 256, 1 << 16);
+  if ((too_much || ((slower || more_room) && !is_plain)) && sequence->replans < kMostReplans) {
+    ++sequence->replans;
+    ++counts_.replans;
+    begin_planning(sequence, step.available);
   }
-  const bool at_plain = sequence->found.plan->peak_bytes == sequence->found.plan->plain_peak_bytes;
-  if (too_much || ((slower || more_room) && !at_plain)) {
-    if (sequence->replans++ < kMostReplans) {
-      ++counts_.replans;
-      begin_planning(sequence, step.available);
-    }
-    if (too_much) return;
-  }
-  sequence->found.plan = std::make_shared<const Plan>(std::move(judged));
+  if (!too_much) sequence->found.plan = std::make_shared<const Plan>(std::move(*judged));
 }
 
 void StepPlans::adopt(Sequence& sequence, Plan plan) {

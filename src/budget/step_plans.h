@@ -57,9 +57,11 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
 
   /// A schedule that can be followed, its plan, judged by the last measurements, and the plan as it
   /// was made, with a bound.
+  struct Sequence;
   struct Found {
     std::shared_ptr<const Schedule> schedule;
     std::shared_ptr<const Plan> plan, made;
+    std::weak_ptr<Sequence> sequence;  // that it is of
   };
 
   /// A sequence of operators and shapes, with its backward pass.
