@@ -92,7 +92,9 @@ TEST(Plan, InfeasibleNamesTheLeastBudgetAndWhatPinsIt) {
     plan(trace, 119);
     FAIL();
   } catch (const BudgetInfeasible& error) {
-    EXPECT_EQ(error.least_bytes(), 120);
+    EXPECT_EQ(error.least(), 120);
+    EXPECT_EQ(error.limit(), 119);
+    EXPECT_EQ(error.op(), "mm_backward");
     EXPECT_THAT(error.what(), HasSubstr("no plan fits 119 bytes"));
     EXPECT_THAT(error.what(), HasSubstr("pinned by mm_backward"));
     EXPECT_THAT(error.what(), HasSubstr("\nhint: "));

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <reprise/error.h>
+#include <reprise/budget_infeasible.h>
 #include <reprise/export.h>
 
 // The planner: one training step as measured comes in, a plan that fits a budget goes out. Plain
@@ -177,19 +177,6 @@ struct PlanOptions {
 
   /// Compute the bound; without, it is the plain step's time. Default: yes.
   bool bound = true;
-};
-
-/// No plan fits.
-class REPRISE_API BudgetInfeasible : public Error {
- public:
-  BudgetInfeasible(const std::string& what, const std::string& hint, int64_t least_bytes)
-      : Error(what, hint), least_bytes_(least_bytes) {}
-
-  /// The least budget for which a plan was found.
-  int64_t least_bytes() const { return least_bytes_; }
-
- private:
-  int64_t least_bytes_;
 };
 
 /// A plan whose predicted peak is at most `budget_bytes`, as fast as could be found. The plain step

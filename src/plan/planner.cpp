@@ -161,7 +161,7 @@ BudgetInfeasible Planner::infeasible(int64_t budget) {
               std::to_string(least_found.plan.peak_bytes) + ", pinned by " + least_found.pinned_by +
               " with " + std::to_string(least_found.live_values.size()) + " values live",
           "a smaller batch, or the batch in parts (accumulate), needs less",
-          least_found.plan.peak_bytes};
+          budget, least_found.plan.peak_bytes, least_found.pinned_by};
 }
 
 }  // namespace reprise::planner
