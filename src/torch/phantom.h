@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
+
 #include <ATen/core/Tensor.h>
 
 // Tensors that say they are on the CPU and have no memory: their data pointer leads to address
@@ -13,5 +15,13 @@ at::Tensor make_phantom(const at::Tensor& tensor);
 
 /// Whether a tensor's storage is a phantom's.
 bool is_phantom(const at::Tensor& tensor);
+
+/// Bytes of the phantoms of all threads that are alive, and the most since reset_phantom_peak().
+struct PhantomBytes {
+  int64_t live = 0;
+  int64_t peak = 0;
+};
+PhantomBytes phantom_bytes();
+void reset_phantom_peak();
 
 }  // namespace reprise::detail
