@@ -12,6 +12,7 @@
 // batch 8 and context 256, and the times of one measured step.
 //   first_plan   what a user waits for, at half of the plain peak
 //   chain_alone  the same without search and bound
+//   from_known   a short search from the plan for a shorter context
 //   evaluation   one schedule
 
 namespace {
@@ -132,6 +133,24 @@ void chain_alone(benchmark::State& state) {
   plan_with(state, options);
 }
 
+void from_known(benchmark::State& state) {
+  const StepTrace trace = gpt(static_cast<int>(state.range(0)));
+  StepTrace longer = trace;
+  for (reprise::TracedValue& value : longer.values) value.bytes += value.bytes / 4;
+  for (BackwardEvent& event : longer.events) {
+    event.gradient_bytes += event.gradient_bytes / 4;
+    event.gradient_bytes_before += event.gradient_bytes_before / 4;
+  }
+  const std::vector<reprise::Plan> known{reprise::plan(trace, half_of_plain(trace))};
+  const int64_t budget = half_of_plain(longer);
+  reprise::PlanOptions options;
+  options.evaluations = 2000;
+  reprise::Plan plan;
+  for (auto _ : state) plan = reprise::plan(longer, budget, options, known);
+  state.counters["extra_percent"] = 100 * (plan.microseconds / plan.plain_microseconds - 1);
+  state.counters["looseness_percent"] = 100 * plan.looseness();
+}
+
 void evaluation(benchmark::State& state) {
   const StepTrace trace = gpt(static_cast<int>(state.range(0)));
   reprise::PlanOptions options;
@@ -142,6 +161,7 @@ void evaluation(benchmark::State& state) {
 
 BENCHMARK(first_plan)->Arg(6)->Arg(12)->Arg(48)->Arg(200)->Unit(benchmark::kMillisecond);
 BENCHMARK(chain_alone)->Arg(12)->Arg(200)->Unit(benchmark::kMillisecond);
+BENCHMARK(from_known)->Arg(12)->Unit(benchmark::kMillisecond);
 BENCHMARK(evaluation)->Arg(12)->Arg(200)->Unit(benchmark::kMicrosecond);
 
 }  // namespace

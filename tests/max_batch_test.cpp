@@ -20,7 +20,7 @@ TEST(MaxBatch, finds_the_last_that_fits_whatever_the_bytes_rise_like) {
   };
   for (int64_t limit = 1000; limit < 90'000; limit += 371) {
     asked = 0;
-    const LargestBatch found = largest_batch_within(limit, bytes_of);
+    const FittingBatch found = largest_batch_within(limit, bytes_of);
     EXPECT_LE(asked, 25);
     if (found.samples == 0) {
       EXPECT_GT(bytes_of(1).total(), limit);

@@ -53,8 +53,17 @@ TEST(PlanJson, KeysTellStepsApart) {
   other = trace;
   std::swap(other.events[1].unpacks, other.events[2].unpacks);
   EXPECT_NE(key_of(other), key_of(trace));
-  other = trace;
-  other.operators[3].microseconds *= 2;  // the same step on another day
+  other = trace;  // the same step on another day
+  other.operators[3].microseconds *= 2;
+  other.operators[3].scratch_bytes += 64;
+  other.operators[3].replayable = false;
+  other.values[3].held_until = 4;
+  other.values[3].saved_at = 5;
+  other.values[3].encoded = {8, 1, 1};
+  other.events[1].scratch_bytes += 64;
+  other.events[1].gradient_bytes += 64;
+  other.events[1].gradient_bytes_before += 64;
+  other.events[1].holds = {3};
   EXPECT_EQ(key_of(other), key_of(trace));
 }
 

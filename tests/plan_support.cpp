@@ -2,6 +2,7 @@
 #include "tests/plan_support.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 #include <zlib.h>
 
@@ -93,61 +94,93 @@ StepTrace random_trace(std::mt19937& random, const TraceKind& kind) {
   return trace;
 }
 
-void Heap::reach(int64_t beside) {
-  int64_t live = beside;
-  for (const auto& [v, bytes] : values) live += bytes;
-  for (const auto& [v, bytes] : smaller) live += bytes;
-  peak = std::max(peak, live);
+Heap::Block::Block(Heap& heap, int64_t bytes)
+    : heap_(&heap), bytes_(bytes), memory_(std::malloc(static_cast<std::size_t>(bytes) + 1)) {
+  require(memory_ != nullptr, "out of memory");
+  heap.live_ += bytes;
+  heap.peak = std::max(heap.peak, heap.live_);
 }
+
+Heap::Block::~Block() {
+  if (memory_ == nullptr) return;
+  std::free(memory_);
+  heap_->live_ -= bytes_;
+}
+
+const Heap::Value& Heap::read(int32_t v) const {
+  const auto found = values_.find(v);
+  require(found != values_.end(), "something reads what is gone");
+  require(found->second.contents == first_[v], "something reads what it should not be");
+  return found->second;
+}
+
+void Heap::run_operator(const StepTrace& trace, const PlanStep& step, int64_t gradients) {
+  const TracedOperator& op = trace.operators[step.index];
+  const bool first = step.kind == PlanStep::Kind::forward;
+  uint64_t contents = 0x9E3779B97F4A7C15U * static_cast<uint64_t>(step.index + 1);
+  for (int32_t v : op.reads) contents = contents * 31 + read(v).contents;
+  const Block beside(*this, gradients), scratch(*this, op.scratch_bytes);
+  std::vector<Block> lost;
+  for (int32_t v : op.makes) {
+    contents = contents * 31 + 1;
+    const bool stays =
+        first || std::find(step.leaves.begin(), step.leaves.end(), v) != step.leaves.end();
+    if (!stays) {
+      lost.emplace_back(*this, trace.values[v].bytes);
+      continue;
+    }
+    require(values_.count(v) == 0, "made twice");
+    values_.emplace(v, Value{Block(*this, trace.values[v].bytes), contents});
+    if (first) first_[v] = contents;
+  }
+  time += op.microseconds;
+}
+
 void Heap::run(const StepTrace& trace, const std::vector<PlanStep>& steps) {
+  first_.assign(trace.values.size(), 0);
   std::size_t forwards = 0, events = 0;
   for (const PlanStep& step : steps) {
     const bool backward = forwards == trace.operators.size() && events < trace.events.size();
     const int64_t gradients = backward ? trace.events[events].gradient_bytes_before : 0;
     switch (step.kind) {
       case PlanStep::Kind::forward:
-      case PlanStep::Kind::replay: {
-        const TracedOperator& op = trace.operators[step.index];
-        const bool first = step.kind == PlanStep::Kind::forward;
-        for (int32_t v : op.reads) require(values.count(v) > 0, "an operator reads what is gone");
-        int64_t lost = 0;
-        for (int32_t v : op.makes) {
-          const bool stays =
-              first || std::find(step.leaves.begin(), step.leaves.end(), v) != step.leaves.end();
-          if (!stays) lost += trace.values[v].bytes;
-          if (stays) require(values.emplace(v, trace.values[v].bytes).second, "made twice");
-        }
-        time += op.microseconds;
-        reach(op.scratch_bytes + lost + (first ? 0 : gradients));
-        if (first) require(forwards++ == static_cast<std::size_t>(step.index), "order");
+        require(forwards++ == static_cast<std::size_t>(step.index), "order");
+        run_operator(trace, step, 0);
+        break;
+      case PlanStep::Kind::replay:
+        run_operator(trace, step, gradients);
+        break;
+      case PlanStep::Kind::encode: {
+        const Block beside(*this, gradients);
+        const EncodedForm& form = *trace.values[step.index].encoded;
+        smaller_.emplace(step.index, Value{Block(*this, form.bytes), read(step.index).contents});
+        time += form.encode_us;
         break;
       }
-      case PlanStep::Kind::encode:
-        require(values.count(step.index) > 0, "encodes what is gone");
-        smaller[step.index] = trace.values[step.index].encoded->bytes;
-        time += trace.values[step.index].encoded->encode_us;
-        reach(gradients);
+      case PlanStep::Kind::decode: {
+        const Block beside(*this, gradients);
+        require(smaller_.count(step.index) > 0, "decodes what is gone");
+        require(values_.count(step.index) == 0, "made twice");
+        const TracedValue& value = trace.values[step.index];
+        values_.emplace(step.index,
+                        Value{Block(*this, value.bytes), smaller_.at(step.index).contents});
+        time += value.encoded->decode_us;
         break;
-      case PlanStep::Kind::decode:
-        require(smaller.count(step.index) > 0, "decodes what is gone");
-        require(values.emplace(step.index, trace.values[step.index].bytes).second, "made twice");
-        time += trace.values[step.index].encoded->decode_us;
-        reach(gradients);
-        break;
+      }
       case PlanStep::Kind::backward: {
-        const BackwardEvent& event = trace.events[step.index];
-        for (int32_t v : event.unpacks) require(values.count(v) > 0, "unpacks what is gone");
-        for (int32_t v : event.holds) require(values.count(v) > 0, "holds what is gone");
-        time += event.microseconds;
-        reach(event.gradient_bytes + event.scratch_bytes);
         require(events++ == static_cast<std::size_t>(step.index), "order");
+        const BackwardEvent& event = trace.events[step.index];
+        for (int32_t v : event.unpacks) read(v);
+        for (int32_t v : event.holds) read(v);
+        const Block beside(*this, event.gradient_bytes), scratch(*this, event.scratch_bytes);
+        time += event.microseconds;
         break;
       }
     }
-    for (int32_t v : step.frees) require(values.erase(v) == 1, "frees what is gone");
-    for (int32_t v : step.frees_encoded) require(smaller.erase(v) == 1, "frees what is gone");
+    for (int32_t v : step.frees) require(values_.erase(v) == 1, "frees what is gone");
+    for (int32_t v : step.frees_encoded) require(smaller_.erase(v) == 1, "frees what is gone");
   }
-  require(values.empty() && smaller.empty(), "something is left");
+  require(values_.empty() && smaller_.empty() && live_ == 0, "something is left");
   require(forwards == trace.operators.size() && events == trace.events.size(), "not all ran");
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <reprise/plan.h>
@@ -29,18 +30,44 @@ struct TraceKind {
 /// A step of whole microseconds and small sizes. Each operator has one backward event or two.
 StepTrace random_trace(std::mt19937& random, const TraceKind& kind = {});
 
-/// Runs a plan's schedule as a runtime would, with a heap of values: nothing is read that is not
-/// there, nothing is made twice or freed twice. Shares nothing with the planner.
-struct Heap {
-  std::map<int32_t, int64_t> values, smaller;  // live bytes
-  int64_t peak = 0;
+/// Runs a plan's schedule as a runtime would, with memory that is really allocated and contents
+/// that are made of those read: nothing is read that is not there or is something else, nothing is
+/// made or freed twice. Shares nothing with the planner.
+class Heap {
+ public:
+  int64_t peak = 0;  // live bytes, gradients and scratch included
   double time = 0;
 
   /// Throws std::runtime_error at the first step that cannot run as it says.
   void run(const StepTrace& trace, const std::vector<PlanStep>& steps);
 
  private:
-  void reach(int64_t beside);
+  class Block {
+   public:
+    Block(Heap& heap, int64_t bytes);
+    Block(Block&& other) noexcept
+        : heap_(other.heap_),
+          bytes_(other.bytes_),
+          memory_(std::exchange(other.memory_, nullptr)) {}
+    Block& operator=(Block&&) = delete;
+    ~Block();
+
+   private:
+    Heap* heap_;
+    int64_t bytes_;
+    void* memory_;
+  };
+  struct Value {
+    Block block;
+    uint64_t contents;
+  };
+
+  const Value& read(int32_t v) const;
+  void run_operator(const StepTrace& trace, const PlanStep& step, int64_t gradients);
+
+  int64_t live_ = 0;
+  std::map<int32_t, Value> values_, smaller_;
+  std::vector<uint64_t> first_;  // contents by value, as first made
 };
 
 }  // namespace reprise::tests

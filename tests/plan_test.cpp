@@ -164,11 +164,99 @@ TEST(Plan, WrongSchedulesAreRefused) {
   expect_refused("are missing", [](Plan& p) { p.steps.pop_back(); });
   expect_refused("is none of 2", [](Plan& p) { p.steps[3].index = 2; });
   expect_refused("is no result of operator 0", [](Plan& p) { p.steps[3].leaves = {1}; });
+  expect_refused("says 64.000000 microseconds, and has 70", [](Plan& p) { p.microseconds = 64; });
+  expect_refused("at the plain step's peak", [](Plan& p) { p.plain_peak_bytes += 1; });
+  expect_refused("for the plain step, and has 65", [](Plan& p) { p.plain_microseconds = 66; });
+  expect_refused("bound of 70.5", [](Plan& p) { p.bound_microseconds = 70.5; });
+  expect_refused("bound of 64.0", [](Plan& p) { p.bound_microseconds = 64; });
+  expect_refused("another measurement", [](Plan& p) { p.measurement = "0123456789abcdef"; });
   expect_refused("decisions or frees", [](Plan& p) { p.steps[3].frees = {0}; });
   expect_refused("decisions or frees", [](Plan& p) { p.decisions[0] = Decision::keep; });
   expect_refused("a replay in the forward pass",
                  [](Plan& p) { std::swap(p.steps[1], p.steps[3]); });
   expect_refused("has no smaller form", [](Plan& p) { p.steps[3].kind = PlanStep::Kind::decode; });
+}
+
+// The same step, measured again: what one measurement may tell otherwise than another.
+TEST(Plan, IsRejudgedByANewMeasurement) {
+  const StepTrace trace = small_trace();
+  const Plan made = plan(trace, 120);
+  EXPECT_EQ(rejudged(trace, made), made);
+
+  StepTrace again = trace;
+  again.operators[0].microseconds = 8;
+  again.operators[1].scratch_bytes = 15;
+  again.events[0].gradient_bytes = 70;
+  again.values[1].held_until = 2;
+  EXPECT_EQ(key_of(again), key_of(trace));
+  EXPECT_THROW(check_plan(again, made), UsageError);
+  const Plan judged = rejudged(again, made);
+  check_plan(again, [&] {
+    Plan roomy = judged;
+    roomy.budget_bytes = judged.peak_bytes;
+    return roomy;
+  }());
+  EXPECT_EQ(judged.key, made.key);
+  EXPECT_NE(judged.measurement, made.measurement);
+  EXPECT_EQ(judged.budget_bytes, 120);
+  EXPECT_EQ(judged.peak_bytes, 125);  // above the budget now: both values and 15 of scratch
+  EXPECT_EQ(judged.microseconds, 76);
+  EXPECT_EQ(judged.plain_peak_bytes, 180);
+  EXPECT_EQ(judged.plain_microseconds, 68);
+  EXPECT_EQ(judged.bound_microseconds, 68);
+  EXPECT_EQ(judged.decisions, made.decisions);
+
+  // Held longer, a value is freed later.
+  again = trace;
+  again.events[1].holds = {1};
+  EXPECT_EQ(key_of(again), key_of(trace));
+  EXPECT_EQ(rejudged(again, made).steps[2].frees, std::vector<int32_t>{});
+  EXPECT_EQ(rejudged(again, made).steps[4].frees, (std::vector<int32_t>{0, 1}));
+
+  // No schedule any more.
+  again = trace;
+  again.operators[0].replayable = false;
+  EXPECT_EQ(key_of(again), key_of(trace));
+  EXPECT_THROW(rejudged(again, made), UsageError);
+  again = trace;
+  again.values[0].held_until = 2;  // through the loss, and only then made again
+  EXPECT_EQ(rejudged(again, made).peak_bytes, 170);
+  again.values[0].held_until = 3;
+  EXPECT_THROW(rejudged(again, made), UsageError);
+  again = trace;
+  again.events[0].holds = {0};  // without any unpack: the program's own
+  EXPECT_THROW(rejudged(again, made), UsageError);
+
+  // Another step.
+  again = trace;
+  again.values[0].bytes += 1;
+  EXPECT_THROW(rejudged(again, made), UsageError);
+}
+
+TEST(Plan, RandomPlansAreRejudgedAsAHeapWould) {
+  std::mt19937 random(10);
+  int above = 0;
+  for (int trial = 0; trial < 100; ++trial) {
+    const StepTrace trace = random_trace(random, {trial % 2 == 0, true, false, 16});
+    const Plan made = least_budget(trace, quick()).plan;
+    StepTrace again = trace;
+    for (TracedOperator& op : again.operators) {
+      op.microseconds = 1 + static_cast<double>(random() % 50);
+      op.scratch_bytes = static_cast<int64_t>(random() % 20);
+    }
+    for (BackwardEvent& event : again.events) {
+      event.microseconds = 1 + static_cast<double>(random() % 50);
+      event.scratch_bytes = static_cast<int64_t>(random() % 20);
+    }
+    const Plan judged = rejudged(again, made);
+    Heap heap;
+    heap.run(again, judged.steps);
+    ASSERT_EQ(heap.peak, judged.peak_bytes);
+    ASSERT_EQ(heap.time, judged.microseconds);
+    ASSERT_EQ(judged.bound_microseconds, judged.plain_microseconds);
+    above += judged.peak_bytes > judged.budget_bytes;
+  }
+  EXPECT_GT(above, 10);
 }
 
 TEST(Plan, DecodingWhatWasNotEncodedIsRefused) {
@@ -328,6 +416,60 @@ TEST(Plan, IsNeverSlowerThanAKnownPlan) {
   const StepTrace other = measured_trace("gpt2");
   EXPECT_NO_THROW(
       plan(other, part_of(plan(other, kAmple).peak_bytes, 0.6), hasty, std::vector{careful}));
+}
+
+// The same model at another batch: sizes in other proportions, and a plan that was made for them.
+StepTrace larger(StepTrace trace) {
+  for (TracedValue& value : trace.values) value.bytes += value.bytes / 2 + 64;
+  for (TracedOperator& op : trace.operators) op.microseconds *= 1.4;
+  for (BackwardEvent& event : trace.events) {
+    event.microseconds *= 1.4;
+    event.gradient_bytes += event.gradient_bytes / 3;
+    event.gradient_bytes_before += event.gradient_bytes_before / 3;
+  }
+  return trace;
+}
+
+TEST(Plan, StartsFromPlansForOtherSizes) {
+  const StepTrace small = measured_trace("unet");
+  const StepTrace large = larger(small);
+  ASSERT_NE(key_of(small), key_of(large));
+  const Plan known = plan(small, part_of(plan(small, kAmple).peak_bytes, 0.5));
+  const int64_t peak = plan(large, kAmple).peak_bytes;
+  const Evaluation there = evaluate(large, known.steps);
+  EXPECT_THROW(rejudged(large, known), UsageError);
+
+  // It fits: as it stands it is a candidate, better than what the chain programme alone finds.
+  PlanOptions hasty;
+  hasty.evaluations = 0;
+  const Plan alone = plan(large, there.peak_bytes, hasty);
+  const Plan taken = plan(large, there.peak_bytes, hasty, std::vector{known});
+  EXPECT_LT(there.microseconds, alone.microseconds);
+  EXPECT_LE(taken.microseconds, there.microseconds);
+  EXPECT_EQ(taken.key, key_of(large));
+  expect_true(large, taken, there.peak_bytes);
+
+  // It does not fit: a short search from it finds what a short search alone does not.
+  PlanOptions brief;
+  brief.evaluations = 200;
+  const int64_t less = there.peak_bytes - part_of(peak, 0.01);
+  const Plan searched = plan(large, less, brief, std::vector{known});
+  expect_true(large, searched, less);
+  EXPECT_LT(searched.microseconds, plan(large, less, brief).microseconds);
+
+  // Schedules that are none here, and plans of other models, are ignored.
+  StepTrace other = large;
+  for (TracedOperator& op : other.operators) op.replayable = false;
+  EXPECT_THROW(plan(other, there.peak_bytes, hasty, std::vector{known}), BudgetInfeasible);
+  other = large;
+  other.values.pop_back();
+  other.operators.back().makes.pop_back();
+  for (BackwardEvent& event : other.events) {
+    std::erase(event.unpacks, static_cast<int32_t>(other.values.size()));
+    std::erase(event.holds, static_cast<int32_t>(other.values.size()));
+  }
+  EXPECT_EQ(plan(other, there.peak_bytes, hasty, std::vector{known}),
+            plan(other, there.peak_bytes, hasty));
 }
 
 // What the method reaches on measured steps, in percent of a plain step, with some room: the

@@ -2,6 +2,7 @@
 #include "workloads/max_batch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <reprise/meta_scope.h>
 #include <reprise/meter.h>
@@ -12,22 +13,6 @@
 
 namespace reprise::workloads {
 namespace {
-
-constexpr int64_t kMostSamples = int64_t{1} << 20;
-
-// The chain programme and a short search come close.
-PlanOptions few_evaluations() {
-  PlanOptions options;
-  options.evaluations = 3000;
-  options.bound = false;
-  return options;
-}
-
-TracedStep trace_by_shapes(const std::string& name, const WorkloadOptions& options) {
-  const MetaScope shapes;
-  const auto workload = make_workload(name, options);
-  return trace_workload(*workload);
-}
 
 // What has memory all the same, as data read from a file has.
 class RealBytes {
@@ -60,21 +45,18 @@ StepBytes bytes_by_shapes(const std::string& name, const WorkloadOptions& option
   return bytes;
 }
 
-StepBytes least_bytes_by_shapes(const std::string& name, const WorkloadOptions& options) {
-  const TracedStep step = trace_by_shapes(name, options);
-  return {step.base_bytes, least_budget(step.trace, few_evaluations()).plan.peak_bytes};
-}
-
-Plan plan_by_shapes(const std::string& name, const WorkloadOptions& options, int64_t limit) {
-  const TracedStep step = trace_by_shapes(name, options);
-  return plan(step.trace, std::max<int64_t>(1, limit - step.base_bytes), few_evaluations());
+TracedBatch trace_by_shapes(const std::string& name, const WorkloadOptions& options) {
+  const MetaScope shapes;
+  const auto workload = make_workload(name, options);
+  TracedStep step = trace_workload(*workload);
+  return {*options.batch, step.base_bytes, std::move(step.trace)};
 }
 
 // Bytes are nearly a line over samples, so its next guess is nearly right. Every second guess
 // halves what is left, for bytes that are not.
-LargestBatch largest_batch_within(int64_t limit,
+FittingBatch largest_batch_within(int64_t limit,
                                   const std::function<StepBytes(int64_t samples)>& bytes_of) {
-  LargestBatch best{1, bytes_of(1)};
+  FittingBatch best{1, bytes_of(1)};
   if (best.bytes.total() > limit) return {0, best.bytes};
   int64_t too_many = kMostSamples + 1;
   bool halve = false;

@@ -24,20 +24,20 @@ struct StepBytes {
 StepBytes bytes_by_shapes(const std::string& name, const WorkloadOptions& options,
                           const Strategy& strategy);
 
-/// Of the step under the least budget that a plan is found for.
-StepBytes least_bytes_by_shapes(const std::string& name, const WorkloadOptions& options);
-
-/// The plan of a step within `limit` in all. Throws BudgetInfeasible where there is none.
-Plan plan_by_shapes(const std::string& name, const WorkloadOptions& options, int64_t limit);
-
-struct LargestBatch {
+struct FittingBatch {
   int64_t samples = 0;  ///< 0: not even one fits
   StepBytes bytes;      ///< at that batch, or at one sample
 };
 
+/// Batches beyond it are not looked at.
+inline constexpr int64_t kMostSamples = int64_t{1} << 20;
+
 /// The largest batch of which `bytes_of` says that it fits `limit` in all; it must not need less
-/// for more samples. Batches beyond 2^20 are not looked at.
-LargestBatch largest_batch_within(int64_t limit,
+/// for more samples.
+FittingBatch largest_batch_within(int64_t limit,
                                   const std::function<StepBytes(int64_t samples)>& bytes_of);
+
+/// The step with the batch of the options, which is set.
+TracedBatch trace_by_shapes(const std::string& name, const WorkloadOptions& options);
 
 }  // namespace reprise::workloads

@@ -27,20 +27,22 @@ TracedStep trace_workload(Workload& workload, const TraceOptions& options) {
     if (batch.input.requires_grad()) batch.input.mutable_grad().reset();
   };
   // Where there are shapes alone, nothing changes.
+  const bool shapes = MetaScope::active();
   std::optional<Snapshot> buffers;
-  if (!MetaScope::active()) buffers.emplace(workload.module().buffers());
-  const auto forward = [&] {
+  if (!shapes) buffers.emplace(workload.module().buffers());
+  TraceOptions tracing = options;
+  tracing.begin = [&] {
     clear();
     torch::manual_seed(workload.step_seed(0));
-    return workload.run(plain, batch).loss;
   };
   clear();
-  TracedStep step = trace_step(forward, options);
+  const int64_t base = MetaScope::live_bytes();
+  TracedStep step = trace_step([&] { return workload.run(plain, batch).loss; }, tracing);
   clear();
-  if (buffers) {
-    buffers->restore();
-    step.base_bytes -= buffers->bytes();
-  }
+  if (shapes) step.base_bytes = base;
+  if (!buffers) return step;
+  buffers->restore();
+  step.base_bytes -= buffers->bytes();
   return step;
 }
 

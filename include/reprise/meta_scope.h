@@ -38,9 +38,9 @@ class REPRISE_API MetaScope {
   /// Bytes of the tensors without memory that are alive, and the most since reset_peak(), or since
   /// the scope began: what a meter would count with memory, but for the scratch of kernels. Of all
   /// threads together.
-  int64_t live_bytes() const;
-  int64_t peak_bytes() const;
-  void reset_peak();
+  static int64_t live_bytes();
+  static int64_t peak_bytes();
+  static void reset_peak();
 
   /// Operators whose kernels were run, by name: what they allocated and took is real.
   const std::set<std::string>& run_operators() const;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,8 @@
 
 // The planner: one training step as measured comes in, a plan that fits a budget goes out. Plain
 // data and pure functions: nothing of LibTorch, no clock, no thread, no global state. The same
-// input gives the same plan. All bytes are above the base (what is live before the step), all times
-// in microseconds. docs/planning.md has the method.
+// input gives the same plan, unless it is stopped. All bytes are above the base (what is live
+// before the step), all times in microseconds. docs/planning.md has the method.
 
 namespace reprise {
 
@@ -85,8 +86,9 @@ struct StepTrace {
 /// before it is made, or a number is negative or not finite.
 REPRISE_API void check_trace(const StepTrace& trace);
 
-/// What a plan is bound to: 16 hexadecimal digits for operators, values, sizes and order; times do
-/// not count.
+/// What a plan is bound to: 16 hexadecimal digits for what is the same each time a step is
+/// measured: values' bytes, operators with what they read and make, events with what they unpack,
+/// and the order. Times, scratch, gradients and what the program holds do not count.
 REPRISE_API std::string key_of(const StepTrace& trace);
 
 // --- what goes out ---------------------------------------------------------------------------
@@ -119,7 +121,8 @@ struct PlanStep {
 
 /// A schedule for the whole step, with what it is predicted to take.
 struct Plan {
-  std::string key;  ///< of the trace that it was made for
+  std::string key;          ///< of the step that it was made for
+  std::string measurement;  ///< 16 digits for all of the trace that the predictions are of
   int64_t budget_bytes = 0;
   uint64_t seed = 0;
   std::vector<Decision> decisions;  ///< one for each value of the trace
@@ -156,9 +159,17 @@ struct Evaluation {
 /// read that is not live, or the order is broken.
 REPRISE_API Evaluation evaluate(const StepTrace& trace, const std::vector<PlanStep>& steps);
 
-/// Throws UsageError unless `plan` was made for this trace, keeps its budget, and is what it says:
-/// predictions, decisions and frees are worked out again and compared.
+/// Throws UsageError unless `plan` was made for this very trace, keeps its budget, and is what it
+/// says: predictions, decisions and frees are worked out again and compared. For plans that come
+/// with their trace. Of the bound only the range is checked.
 REPRISE_API void check_plan(const StepTrace& trace, const Plan& plan);
+
+/// The same schedule judged by a new measurement of the step that it was made for: predictions,
+/// decisions and frees are worked out again. The bound, which is for one measurement, falls to the
+/// plain step's time unless nothing has changed. The peak may be above the budget now: compare
+/// them. Throws UsageError for another step's plan, and where the schedule has become none: it
+/// replays what cannot be replayed any more or what the program holds.
+REPRISE_API Plan rejudged(const StepTrace& trace, const Plan& plan);
 
 // --- planning --------------------------------------------------------------------------------
 
@@ -177,17 +188,23 @@ struct PlanOptions {
 
   /// Compute the bound; without, it is the plain step's time. Default: yes.
   bool bound = true;
+
+  /// Ends planning early, from any thread: the best found so far is returned within about 50 ms, or
+  /// Error thrown if there is none yet. Default: never.
+  std::stop_token stop;
 };
 
 /// A plan whose predicted peak is at most `budget_bytes`, as fast as could be found. The plain step
-/// where that fits. `known` are plans for the same trace, such as the last one: the result is never
-/// slower than one of them that fits; others are ignored. Throws BudgetInfeasible, UsageError for a
-/// budget below 1 or a broken trace.
+/// where that fits. `known` are plans to start from: for this step, such as the last one, or for
+/// the same model at other sizes, as far as their schedules are some for this trace; others are
+/// ignored. The result is never slower than one of them that fits. With such plans, few evaluations
+/// do. Throws BudgetInfeasible, UsageError for a budget below 1 or a broken trace, Error where it
+/// was stopped too early.
 REPRISE_API Plan plan(const StepTrace& trace, int64_t budget_bytes, const PlanOptions& options = {},
                       std::span<const Plan> known = {});
 
 /// A plan for each budget, none where nothing fits. Time never rises from one budget to a larger
-/// one.
+/// one. Stopped, it has none where none was found yet, too, and throws Error if all are so.
 REPRISE_API std::vector<std::optional<Plan>> frontier(const StepTrace& trace,
                                                       std::span<const int64_t> budgets,
                                                       const PlanOptions& options = {});
@@ -200,8 +217,36 @@ struct LeastBudget {
   std::vector<int32_t> live_values;  ///< that are live there, the largest first
 };
 
-/// The least budget for which a plan is found.
+/// The least budget for which a plan is found. Stopped, the least so far.
 REPRISE_API LeastBudget least_budget(const StepTrace& trace, const PlanOptions& options = {});
+
+// --- other batches ---------------------------------------------------------------------------
+
+/// A step as measured, or traced, with one batch.
+struct TracedBatch {
+  int64_t batch = 0;       ///< samples: 1 to 2^31 - 1
+  int64_t base_bytes = 0;  ///< live before the step: parameters, the optimiser's, the batch itself
+  StepTrace trace;
+};
+
+/// The step at another batch. Every number of bytes and every time lies on the line through the two
+/// given, by itself: values, scratch, gradients and the base; bytes are rounded up, and nothing is
+/// below 0. What one of the two holds or cannot do counts: replay, encode. Throws UsageError where
+/// the batches are the same, or their steps differ in operators, events or what they read, make or
+/// unpack.
+REPRISE_API TracedBatch scale_batch(const TracedBatch& a, const TracedBatch& b, int64_t batch);
+
+struct LargestBatch {
+  TracedBatch step;  ///< at the largest batch
+  Plan plan;         ///< its budget is what the base leaves
+};
+
+/// The largest batch, of `most` at most, whose base and plan fit `budget_bytes` together: by
+/// bisection, so for sizes that grow with the batch. Throws BudgetInfeasible if a single sample is
+/// too large, with its least budget, base included; else as plan() and scale_batch() do.
+REPRISE_API LargestBatch largest_batch(const TracedBatch& a, const TracedBatch& b,
+                                       int64_t budget_bytes, const PlanOptions& options = {},
+                                       int64_t most = int64_t{1} << 20);
 
 // --- files -----------------------------------------------------------------------------------
 

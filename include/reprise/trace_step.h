@@ -15,17 +15,20 @@ namespace reprise {
 struct TraceOptions {
   int steps = 5;   ///< measured; times are medians
   int warmup = 1;  ///< before them
+
+  /// Called before each step, and no part of it: sets gradients to none, seeds generators. Default:
+  /// nothing is done.
+  std::function<void()> begin = {};
 };
 
 struct TracedStep {
   StepTrace trace;
-  int64_t base_bytes = 0;  ///< live before the step; what is traced is above it
+  int64_t base_bytes = 0;  ///< live before the step; what is traced is above it. 0 in a MetaScope
   int64_t peak_bytes = 0;  ///< of the plain step, above the base, as the meter counts it
 };
 
 /// Runs `forward()` and the backward pass of the loss that it returns, plainly, and measures what a
-/// planner needs to know. `forward` begins with gradients as a step begins with them (none, as a
-/// rule) and must do the same each time. On the CPU. Under a MetaScope no memory is used: sizes are
+/// planner needs to know. It must do the same each time. Gradients are left behind. On the CPU. Under a MetaScope no memory is used: sizes are
 /// exact, and times are those of operator rates, measured once on this machine. Throws UsageError
 /// for less than one step, and Error where the steps differ.
 REPRISE_API TracedStep trace_step(const std::function<at::Tensor()>& forward,

@@ -11,6 +11,7 @@
 
 #include "budget/limits.h"
 #include "budget/room.h"
+#include "budget/step_plans.h"
 #include "meter/process_allocator.h"
 #include "tape/current.h"
 #include "tape/decider.h"
@@ -50,6 +51,7 @@ void when_a_pass_ends(bool failed, bool last) {
 
 struct Budget::State {
   LimitState limit;
+  const std::shared_ptr<detail::StepPlans> plans = std::make_shared<detail::StepPlans>();
 };
 
 namespace {
@@ -59,19 +61,19 @@ class Graph {
  public:
   Graph(std::shared_ptr<void> owner, LimitState& limit, std::vector<std::shared_ptr<Graph>> around)
       : owner_(std::move(owner)), limit_(limit), around_(std::move(around)) {
-    runs_plainly_ = Limits::instance().begin_forward(limit_);
+    begun_ = Limits::instance().begin_forward(limit_);
   }
   ~Graph() { Limits::instance().end_graph(limit_); }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  bool runs_plainly() const { return runs_plainly_; }
+  const Limits::Begun& begun() const { return begun_; }
 
  private:
   const std::shared_ptr<void> owner_;
   LimitState& limit_;
   const std::vector<std::shared_ptr<Graph>> around_;  // forward passes that this one is in
-  bool runs_plainly_ = false;
+  Limits::Begun begun_;
 };
 
 /// Whatever is saved yields.
@@ -143,17 +145,27 @@ struct BudgetScope::Open {
     for (const OpenForward& open : open_forwards()) around.push_back(open.graph);
     auto graph = std::make_shared<Graph>(state, limit, std::move(around));
     make_it_fit();
-    if (graph->runs_plainly()) {
+    if (graph->begun().plainly) {
       hooks.emplace(
           [graph](const at::Tensor& tensor) { return std::make_shared<Watched>(tensor, graph); });
     } else {
       recording.emplace(std::make_shared<detail::Tape>(
           std::make_shared<Yielding>(graph),
-          detail::TapeOptions{.label = "budget", .room = limit.counts}));
+          detail::TapeOptions{
+              .label = "budget", .room = limit.counts, .guide = guide(state, graph->begun())}));
     }
     open_forwards().push_back({&limit, std::move(graph)});
   }
   ~Open() { open_forwards().pop_back(); }
+
+  // One forward pass is planned for at a time: of several, the others have what it leaves.
+  static std::shared_ptr<detail::StepGuide> guide(const std::shared_ptr<Budget::State>& state,
+                                                  const Limits::Begun& begun) {
+    if (!begun.alone || !open_forwards().empty()) return nullptr;
+    return state->plans->guide(begun.available,
+                               [state] { return Limits::instance().peak_of_step(state->limit); });
+  }
+
   Open(const Open&) = delete;
   Open& operator=(const Open&) = delete;
 
@@ -248,8 +260,19 @@ BudgetSummary Budget::summary() const {
   summary.operators = counts.operators;
   summary.replay_ms = static_cast<double>(counts.nanoseconds) * 1e-6;
   summary.overruns = detail::overruns() - state.overruns_before;
+  state_->plans->summarise(summary);
   return summary;
 }
+
+void Budget::stay_online() { state_->plans->stop(); }
+
+void Budget::follow(Plan plan) { state_->plans->offer(std::move(plan)); }
+
+void Budget::finish_planning() { state_->plans->finish(); }
+
+std::optional<StepTrace> Budget::trace() const { return state_->plans->trace(); }
+
+std::optional<Plan> Budget::followed() const { return state_->plans->followed(); }
 
 std::ostream& operator<<(std::ostream& out, const BudgetSummary& summary) {
   using detail::text_of_bytes;
@@ -261,6 +284,15 @@ std::ostream& operator<<(std::ostream& out, const BudgetSummary& summary) {
       << text_of_bytes(summary.dropped_bytes) << ", " << summary.replays << " replays of "
       << summary.operators << " operators in " << summary.replay_ms << " ms";
   if (summary.overruns > 0) out << ", " << summary.overruns << " allocations above the limit";
+  out << "\n"
+      << summary.planned_steps << " planned steps, " << summary.online_steps << " online; "
+      << summary.plans << " plans, " << summary.replans << " of them made again";
+  if (summary.planned_steps > 0) {
+    out << "\nlast planned step: peak " << text_of_bytes(summary.measured_peak) << ", predicted "
+        << text_of_bytes(summary.predicted_peak) << ", plain " << text_of_bytes(summary.plain_bytes)
+        << "; " << summary.measured_ms << " ms, predicted " << summary.predicted_ms << ", bound "
+        << summary.bound_ms << ", plain " << summary.plain_ms;
+  }
   return out << "\n";
 }
 

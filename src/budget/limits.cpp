@@ -23,17 +23,27 @@ Limits& Limits::instance() {
 // Peaks are those of the time that a limit was in force.
 void Limits::settle_peaks() {
   const int64_t peak = process_allocator().counters().reset_limited_peak();
-  for (LimitState* state : in_force_) state->peak = std::max(state->peak, peak - state->base);
+  for (LimitState* state : in_force_) {
+    state->peak = std::max(state->peak, peak - state->base);
+    state->step_peak = std::max(state->step_peak, peak - state->step_base);
+  }
 }
 
 void Limits::apply() {
   int64_t least = CountingAllocator::kUnlimited;
+  bool limiting = false;
   for (const LimitState* state : in_force_) {
+    limiting = limiting || !state->watching;
     const int64_t limit =
         state->watching ? kWatchOnly : std::min(state->base + state->bytes, kWatchOnly);
     least = std::min(least, limit);
   }
   process_allocator().set_limit(least);
+  if (!limiting) {
+    in_place_.reset();  // a plain step is plain
+  } else if (!in_place_) {
+    in_place_.emplace();
+  }
 }
 
 void Limits::enforce(LimitState& state) {
@@ -51,12 +61,14 @@ void Limits::lift(LimitState& state) {
   apply();
 }
 
-bool Limits::begin_forward(LimitState& state) {
+Limits::Begun Limits::begin_forward(LimitState& state) {
   const std::lock_guard<std::mutex> lock(mutex_);
   // A graph that is kept on purpose does not put the end of the plain step off for ever.
   if (state.watching && state.pass_has_ended) end_step(state);
   ++state.forwards;
-  if (state.graphs++ == 0 || !state.in_force) {
+  Begun begun;
+  begun.alone = state.graphs++ == 0;
+  if (begun.alone || !state.in_force) {
     state.pass_has_ended = false;
     state.watching = state.kind == LimitState::Kind::share && state.plain_peak == 0;
     if (state.kind != LimitState::Kind::all_bytes) {
@@ -65,7 +77,22 @@ bool Limits::begin_forward(LimitState& state) {
     }
     enforce(state);
   }
-  return state.watching;
+  CountingAllocator& allocator = process_allocator();
+  const int64_t live = allocator.counters().live();
+  if (begun.alone) {
+    settle_peaks();
+    state.step_base = live;
+    state.step_peak = 0;
+  }
+  begun.plainly = state.watching;
+  begun.available = allocator.limit() - live;
+  return begun;
+}
+
+int64_t Limits::peak_of_step(LimitState& state) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  settle_peaks();
+  return state.step_peak;
 }
 
 void Limits::end_graph(LimitState& state) {

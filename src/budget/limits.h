@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "tape/held_set.h"
+#include "torch/in_place_backward.h"
 
 // The budgets of the process, and when each one's limit is in force. The allocator knows one
 // number: the least of them.
@@ -26,6 +28,8 @@ struct LimitState {
   int64_t graphs = 0;           // that are alive
   int64_t base = 0;
   int64_t peak = 0;        // above base
+  int64_t step_base = 0;   // live bytes when the last step began
+  int64_t step_peak = 0;   // above those
   int64_t plain_peak = 0;  // the same, of the plain step
   int64_t forwards = 0;
   int64_t overruns_before = 0;
@@ -38,8 +42,16 @@ class Limits {
  public:
   static Limits& instance();
 
-  /// A forward pass begins; its graph counts as alive. Returns whether it is to run plainly.
-  bool begin_forward(LimitState& state);
+  struct Begun {
+    bool plainly = false;   ///< without a limit
+    bool alone = false;     ///< no graph of an earlier forward pass is alive
+    int64_t available = 0;  ///< bytes within all limits
+  };
+  /// A forward pass begins; its graph counts as alive.
+  Begun begin_forward(LimitState& state);
+
+  /// Of the step that a forward pass has begun alone.
+  int64_t peak_of_step(LimitState& state);
 
   /// What begin_forward() counted is gone.
   void end_graph(LimitState& state);
@@ -63,6 +75,7 @@ class Limits {
 
   std::mutex mutex_;
   std::vector<LimitState*> in_force_;
+  std::optional<InPlaceBackward> in_place_;
 };
 
 }  // namespace reprise::detail

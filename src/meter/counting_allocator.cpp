@@ -64,12 +64,13 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   auto* header = new (block.get()) Header;
   void* data = header + 1;
   header->tag = tag_of(data);
-  header->block = {bytes, 0};
+  header->block = {bytes, 0, 0};
   header->owner = this;
   header->base_context = block.get_context();
   header->base_deleter = block.get_deleter();
   block.release_context();
   if (!limited) counters_.add(static_cast<int64_t>(bytes));
+  header->block.epoch = gauge_.add(static_cast<int64_t>(bytes));
   if (BlockLog::recording()) header->block.number = BlockLog::instance().made(bytes);
   // LibTorch's raw_allocate() takes only blocks whose context is the data itself.
   return {data, data, &free_block, block.device()};
@@ -93,11 +94,13 @@ void CountingAllocator::free_block(void* data) {
   CountingAllocator* owner = header->owner;
   const auto bytes = static_cast<int64_t>(header->block.bytes);
   const uint64_t number = header->block.number;
+  const Gauge::Epoch epoch = header->block.epoch;
   // Volatile, or the write is dropped as dead; a tag that stays could vouch for a foreign block.
   *static_cast<volatile uint64_t*>(&header->tag) = 0;
   header->base_deleter(header->base_context);
   // Only now: the bytes are in use until the base has them back.
   owner->counters_.subtract(bytes);
+  owner->gauge_.subtract(bytes, epoch);
   if (BlockLog::recording()) BlockLog::instance().freed(number, bytes);
 }
 

@@ -9,6 +9,7 @@
 #include <c10/core/Allocator.h>
 
 #include "meter/counters.h"
+#include "meter/gauge.h"
 
 // An allocator for the CPU that counts what it hands out and leaves the work to another one, its
 // base. Blocks keep the 64-byte alignment of LibTorch's own. Safe from any thread, as far as the
@@ -43,7 +44,8 @@ class CountingAllocator final : public c10::Allocator {
   /// What is known of a block while it is alive.
   struct Block {
     size_t bytes;
-    uint64_t number;  ///< 0 at first; for the block log
+    uint64_t number;       ///< 0 at first; for the block log
+    Gauge::Epoch epoch{};  ///< of the gauge that counts it; 0: none does
   };
 
   /// Null for memory that is not a block of a counting allocator.
@@ -63,6 +65,7 @@ class CountingAllocator final : public c10::Allocator {
   bool try_reserve(int64_t bytes) { return counters_.try_add(bytes, limit()); }
 
   Counters& counters() { return counters_; }
+  Gauge& gauge() { return gauge_; }
   c10::Allocator& base() const { return base_; }
 
   /// Says who frees the blocks that come to raw_deallocate() without being ours. LibTorch's binding
@@ -77,6 +80,7 @@ class CountingAllocator final : public c10::Allocator {
   std::atomic<int64_t> limit_{kUnlimited};
   std::atomic<RoomMaker*> room_maker_{nullptr};
   Counters counters_;
+  Gauge gauge_;
 };
 
 }  // namespace reprise::detail

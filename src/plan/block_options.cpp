@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <tuple>
+
+#include "plan/stop.h"
 
 namespace reprise::planner {
 namespace {
@@ -82,9 +84,10 @@ std::vector<Choice> choices_of(const std::vector<Tried>& tried) {
 
 }  // namespace
 
-BlockChoices choose_options(BlockProblem& block, int most) {
+BlockChoices choose_options(BlockProblem& block, int most, const std::stop_token& stop) {
   std::vector<Tried> apart, at_once;
   for (uint32_t kept = 0; kept < 1U << block.candidates(); ++kept) {
+    leave_if_stopped(stop);
     for (bool encodes : {false, true}) {
       if (encodes && !block.can_encode(kept)) continue;
       const Choice choice{kept, encodes};

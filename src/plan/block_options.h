@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -56,10 +57,10 @@ class BlockProblem {
   std::vector<int64_t> curve_;
 };
 
-/// What a block has to offer, at most about `most` options.
+/// What a block has to offer, at most about `most` options. Throws Stopped.
 struct BlockChoices {
   std::vector<Choice> choices, last;
 };
-BlockChoices choose_options(BlockProblem& block, int most);
+BlockChoices choose_options(BlockProblem& block, int most, const std::stop_token& stop);
 
 }  // namespace reprise::planner

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "plan/block_options.h"
+#include "plan/key.h"
 
 namespace reprise::planner {
 namespace {
@@ -67,7 +68,7 @@ std::string signature_of(StepTrace trace, const std::vector<Index>& candidates) 
     trace.events[j].gradient_bytes -= base;
     trace.events[j].gradient_bytes_before -= base;
   }
-  std::string signature = key_of(trace);
+  std::string signature = sizes_of(trace);
   for (Index v : candidates) signature += ' ' + std::to_string(v);
   return signature;
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "plan/block_options.h"
+#include "plan/stop.h"
 
 namespace reprise::planner {
 namespace {
@@ -74,7 +75,8 @@ std::vector<std::vector<int64_t>> checkpoints(const Problem& problem,
 
 }  // namespace
 
-BlockChain make_blocks(const Problem& problem, const std::vector<Index>& cuts, int most_options) {
+BlockChain make_blocks(const Problem& problem, const std::vector<Index>& cuts, int most_options,
+                       const std::stop_token& stop) {
   BlockChain result;
   const std::vector<char> large = large_values(problem);
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
@@ -89,11 +91,12 @@ BlockChain make_blocks(const Problem& problem, const std::vector<Index>& cuts, i
 
   std::map<std::string, BlockChoices> known;
   for (Block& block : result.blocks) {
+    leave_if_stopped(stop);
     add_outputs(problem, block);
     add_candidates(problem, large, block);
     BlockProblem alone(problem, block);
     const auto [found, is_new] = known.try_emplace(alone.signature());
-    if (is_new) found->second = choose_options(alone, most_options);
+    if (is_new) found->second = choose_options(alone, most_options, stop);
     block.choices = found->second.choices;
     block.last = found->second.last;
 

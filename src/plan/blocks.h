@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <stop_token>
 #include <vector>
 
 #include "plan/chain.h"
@@ -39,8 +40,10 @@ struct BlockChain {
   Chain chain;
 };
 
-/// Blocks with the same operators, sizes and connections share the search for their options.
-BlockChain make_blocks(const Problem& problem, const std::vector<Index>& cuts, int most_options);
+/// Blocks with the same operators, sizes and connections share the search for their options. Throws
+/// Stopped.
+BlockChain make_blocks(const Problem& problem, const std::vector<Index>& cuts, int most_options,
+                       const std::stop_token& stop);
 
 /// The schedule that a plan for the chain means, dead replays deleted.
 Steps schedule_of(const Problem& problem, const BlockChain& blocks,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/min_cut.h"
+#include "plan/stop.h"
 
 // The bound looks at one backward event. What is live there must fit the budget beside gradients
 // and scratch. Whatever later events need and is not live must be recomputed after it, and so must
@@ -48,8 +49,8 @@ struct Relaxation {
 
 class EventBound {
  public:
-  EventBound(const Problem& problem, Index event, int64_t budget)
-      : problem_(problem), event_(event), budget_(budget) {
+  EventBound(const Problem& problem, Index event, int64_t budget, const std::stop_token& stop)
+      : problem_(problem), event_(event), budget_(budget), stop_(stop) {
     for (Index i = 0; i < problem.operators; ++i) total_ += problem.time[i];
     for (Index j = 0; j < problem.events; ++j) total_ += problem.event_time[j];
   }
@@ -75,6 +76,7 @@ class EventBound {
   const Problem& problem_;
   const Index event_;
   const int64_t budget_;
+  const std::stop_token& stop_;
   double total_ = 0;
   double room_ = 0;
   std::vector<char> forced_;  // live at the event
@@ -149,7 +151,7 @@ double EventBound::cut(double time_weight, double byte_price, Line& line,
     held.push_back({v, available[v], maker});
     graph.add_edge(available[v], maker, capacity(price_of(v, time_weight, byte_price, encodes)));
   }
-  const auto cost = static_cast<double>(graph.solve());
+  const auto cost = static_cast<double>(graph.solve(stop_));
 
   line = {0, -room_};
   live.clear();
@@ -243,15 +245,13 @@ double EventBound::refine(int most, double enough) {
   return open.top().relaxation.time;
 }
 
-}  // namespace
-
-double least_extra_time(const Problem& problem, int64_t budget, double enough) {
-  // A coarse look at all events, then finer around the best.
-  double best = 0;
+// A coarse look at all events, then finer around the best.
+void look_for_bound(const Problem& problem, int64_t budget, double enough,
+                    const std::stop_token& stop, double& best) {
   Index best_event = kNone;
   const auto look_at = [&](Index event) {
     if (event < 0 || event >= problem.events) return;
-    const double extra = EventBound(problem, event, budget).relax({}).time;
+    const double extra = EventBound(problem, event, budget, stop).relax({}).time;
     if (extra > best) {
       best = extra;
       best_event = event;
@@ -266,9 +266,22 @@ double least_extra_time(const Problem& problem, int64_t budget, double enough) {
       if (k != 0) look_at(middle + k * stride);
     }
   }
-  if (best_event == kNone || std::isinf(best)) return best;
+  if (best_event == kNone || std::isinf(best)) return;
   const auto cases = static_cast<int>(kRefinement / std::max(1, problem.operators));
-  return std::max(best, EventBound(problem, best_event, budget).refine(cases, enough));
+  best = std::max(best, EventBound(problem, best_event, budget, stop).refine(cases, enough));
+}
+
+}  // namespace
+
+double least_extra_time(const Problem& problem, int64_t budget, double enough,
+                        const std::stop_token& stop) {
+  double best = 0;
+  try {
+    look_for_bound(problem, budget, enough, stop, best);
+  } catch (const Stopped&) {
+    // Each bound that was seen holds.
+  }
+  return best;
 }
 
 int64_t least_peak(const Problem& problem) {

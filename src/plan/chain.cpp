@@ -5,20 +5,27 @@
 #include <cmath>
 #include <limits>
 
+#include "plan/stop.h"
+
 namespace reprise::planner {
 namespace {
 
+constexpr Index kColumns = 2;
 constexpr float kNever = std::numeric_limits<float>::infinity();
-constexpr int kLane = 16;  // loops of a fixed length, which compilers turn into vector code
+// Loops of a fixed length over what cannot overlap: compilers make vector code of them.
+constexpr int kLane = 16;
+
+void lower(float* target, const float (&times)[kLane]) {
+  for (int k = 0; k < kLane; ++k) target[k] = times[k] < target[k] ? times[k] : target[k];
+}
 
 // target[i] = min(target[i], a[i] + more)
 void relax(float* target, const float* a, float more, int count) {
   int i = 0;
   for (; i + kLane <= count; i += kLane) {
-    for (int k = 0; k < kLane; ++k) {
-      const float time = a[i + k] + more;
-      target[i + k] = time < target[i + k] ? time : target[i + k];
-    }
+    float times[kLane];
+    for (int k = 0; k < kLane; ++k) times[k] = a[i + k] + more;
+    lower(target + i, times);
   }
   for (; i < count; ++i) target[i] = std::min(target[i], a[i] + more);
 }
@@ -27,17 +34,25 @@ void relax(float* target, const float* a, float more, int count) {
 void relax(float* target, const float* a, const float* b, float more, int count) {
   int i = 0;
   for (; i + kLane <= count; i += kLane) {
-    for (int k = 0; k < kLane; ++k) {
-      const float time = a[i + k] + b[i + k] + more;
-      target[i + k] = time < target[i + k] ? time : target[i + k];
-    }
+    float times[kLane];
+    for (int k = 0; k < kLane; ++k) times[k] = a[i + k] + b[i + k] + more;
+    lower(target + i, times);
   }
   for (; i < count; ++i) target[i] = std::min(target[i], a[i] + b[i] + more);
 }
 
+// How far a way may still be faster than what is known, from the first slot on: rows never rise
+// with the slots, and no entry of the way's is below its last.
+int still_open(const float* target, float last, int count) {
+  return static_cast<int>(
+      std::partition_point(target, target + count, [last](float known) { return known > last; }) -
+      target);
+}
+
 }  // namespace
 
-ChainProgramme::ChainProgramme(const Chain& chain, int64_t budget, int slots, int most)
+ChainProgramme::ChainProgramme(const Chain& chain, int64_t budget, int slots, int most,
+                               const std::stop_token& stop)
     : chain_(chain),
       slots_per_byte_(static_cast<double>(slots) / static_cast<double>(budget)),
       most_(most) {
@@ -50,13 +65,18 @@ ChainProgramme::ChainProgramme(const Chain& chain, int64_t budget, int slots, in
   tie_ = total * 1e-6;
   table_.assign(offset(blocks(), blocks()), kNever);
   first_finite_.assign(table_.size() / static_cast<std::size_t>(most_ + 1), 0);
-  // Column by column: the rows of one t are read again and again, and stay in the cache.
-  for (Index t = 0; t < blocks(); ++t) {
-    for (Index s = t; s >= 0; --s) {
-      fill_row(s, t);
-      const float* filled = row(s, t);
-      first_finite(s, t) = static_cast<int>(
-          std::find_if(filled, filled + most_ + 1, [](float x) { return x < kNever; }) - filled);
+  // Some columns at a time, from their end: of both the rows of one t and those of one s, most are
+  // in the cache still when they are read again.
+  for (Index begin = 0; begin < blocks(); begin += kColumns) {
+    leave_if_stopped(stop);
+    const Index end = std::min(begin + kColumns, blocks());
+    for (Index s = end - 1; s >= 0; --s) {
+      for (Index t = std::max(s, begin); t < end; ++t) {
+        fill_row(s, t);
+        const float* filled = row(s, t);
+        first_finite(s, t) = static_cast<int>(
+            std::find_if(filled, filled + most_ + 1, [](float x) { return x < kNever; }) - filled);
+      }
     }
   }
 }
@@ -105,7 +125,9 @@ void ChainProgramme::fill_row(Index s, Index t) {
   for (const Rounded& option : rounded(chain_.blocks[s].options, gradient)) {
     const int least = std::max(option.least, option.kept + first_finite(s + 1, t));
     if (least >= end) continue;
-    relax(target + least, row(s + 1, t) + (least - option.kept), option.time, end - least);
+    const float* behind = row(s + 1, t) + (least - option.kept);
+    const float last = behind[end - 1 - least] + option.time;
+    relax(target + least, behind, option.time, still_open(target + least, last, end - least));
   }
   int64_t peak = 0;  // of the bare runs of s .. j-1
   for (Index j = s + 1; j <= t; ++j) {
@@ -116,8 +138,11 @@ void ChainProgramme::fill_row(Index s, Index t) {
     if (bare >= end) break;  // peaks only grow
     const int least = std::max({bare, kept + first_finite(j, t), first_finite(s, j - 1)});
     if (least >= end) continue;
-    relax(target + least, row(j, t) + (least - kept), row(s, j - 1) + least, bare_between(s, j),
-          end - least);
+    const float* behind = row(j, t) + (least - kept);
+    const float* again = row(s, j - 1) + least;
+    const float more = bare_between(s, j);
+    const float last = behind[end - 1 - least] + again[end - 1 - least] + more;
+    relax(target + least, behind, again, more, still_open(target + least, last, end - least));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 #include <vector>
 
 #include "plan/problem.h"
@@ -50,8 +51,9 @@ struct ChainStep {
 class ChainProgramme {
  public:
   /// `budget` bytes are `slots` slots; sizes are rounded up to whole slots. Plans can be had for
-  /// up to `most` slots.
-  ChainProgramme(const Chain& chain, int64_t budget, int slots, int most);
+  /// up to `most` slots. Throws Stopped.
+  ChainProgramme(const Chain& chain, int64_t budget, int slots, int most,
+                 const std::stop_token& stop = {});
 
   /// Least time within a number of slots, infinite if nothing fits.
   float time(int slots) const { return row(0, blocks() - 1)[slots]; }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/stop.h"
+
 namespace reprise::planner {
 namespace {
 
@@ -22,34 +24,42 @@ int affordable_slots(std::size_t blocks, int wanted) {
 }  // namespace
 
 ChainSolver::ChainSolver(const Problem& problem, const PlanOptions& options)
-    : problem_(problem), slots_(options.slots) {
+    : problem_(problem), slots_(options.slots), stop_(options.stop) {
   std::vector<Index> before;
   for (int large : kLargePerBlock) {
     std::vector<Index> cuts = choose_cuts(problem, large);
     if (cuts == before || (!chains_.empty() && cuts.size() > 150)) continue;
-    chains_.push_back(make_blocks(problem, cuts, options.options_per_block));
+    chains_.push_back(make_blocks(problem, cuts, options.options_per_block, stop_));
     before = std::move(cuts);
   }
 }
 
 std::vector<Candidate> ChainSolver::solve(int64_t budget) const {
   std::vector<Candidate> candidates;
-  Simulator simulator(problem_);
-  for (const BlockChain& chain : chains_) {
-    const int slots = affordable_slots(chain.blocks.size(), slots_);
-    const int most = static_cast<int>(slots * kLift);
-    const ChainProgramme programme(chain.chain, budget, slots, most);
-    float last = -1;
-    for (int m = slots * 9 / 10; m <= most; ++m) {
-      const float time = programme.time(m);
-      if (!std::isfinite(time) || time == last) continue;
-      last = time;
-      Candidate candidate{schedule_of(problem_, chain, programme.plan(m)), {}};
-      if (!simulator.run(candidate.steps, candidate.outcome)) continue;
-      candidates.push_back(std::move(candidate));
-    }
+  try {
+    for (const BlockChain& chain : chains_) add_plans(chain, budget, candidates);
+  } catch (const Stopped&) {
+    // What there is.
   }
   return candidates;
+}
+
+void ChainSolver::add_plans(const BlockChain& chain, int64_t budget,
+                            std::vector<Candidate>& candidates) const {
+  const int slots = affordable_slots(chain.blocks.size(), slots_);
+  const int most = static_cast<int>(slots * kLift);
+  const ChainProgramme programme(chain.chain, budget, slots, most, stop_);
+  Simulator simulator(problem_);
+  float last = -1;
+  for (int m = slots * 9 / 10; m <= most; ++m) {
+    leave_if_stopped(stop_);
+    const float time = programme.time(m);
+    if (!std::isfinite(time) || time == last) continue;
+    last = time;
+    Candidate candidate{schedule_of(problem_, chain, programme.plan(m)), {}};
+    if (!simulator.run(candidate.steps, candidate.outcome)) continue;
+    candidates.push_back(std::move(candidate));
+  }
 }
 
 }  // namespace reprise::planner

@@ -17,18 +17,22 @@ struct Candidate {
 
 class ChainSolver {
  public:
+  /// Throws Stopped.
   ChainSolver(const Problem& problem, const PlanOptions& options);
 
   /// Schedules for about `budget` bytes, of every time that the programme offers up to 1.3 times as
-  /// many. Not all fit the budget.
+  /// many. Not all fit the budget. Stopped, it returns what it has.
   std::vector<Candidate> solve(int64_t budget) const;
 
   /// Segments of the backward pass: the block of each event.
   const std::vector<Index>& segments() const { return chains_.front().block_of_event; }
 
  private:
+  void add_plans(const BlockChain& chain, int64_t budget, std::vector<Candidate>& candidates) const;
+
   const Problem& problem_;
   const int slots_;
+  const std::stop_token stop_;
   std::vector<BlockChain> chains_;  // of several sets of cuts
 };
 

@@ -151,8 +151,8 @@ Steps steps_of(const Problem& problem, const std::vector<PlanStep>& steps) {
       case Kind::replay:
         if (!problem.replayable[i]) fail(p, named("operator", i) + " cannot be replayed");
         for (Index v : step.leaves) {
-          if (v >= 0 && v < problem.values &&
-              problem.held_until[v] >= problem.operators + next_event) {
+          if (v < 0 || v >= problem.values) continue;
+          if (problem.fixed[v] || problem.held_until[v] >= problem.operators + next_event) {
             fail(p, named("value", v) + " is still held by the program");
           }
         }
@@ -198,34 +198,6 @@ Evaluation evaluate(const StepTrace& trace, const std::vector<PlanStep>& steps) 
   evaluation.peak_bytes = outcome.peak;
   evaluation.peak_step = outcome.peak_step;
   return evaluation;
-}
-
-void check_plan(const StepTrace& trace, const Plan& plan) {
-  const std::string hint = "plan again for this model and batch";
-  if (plan.key != key_of(trace)) {
-    throw UsageError(
-        "the plan is for another step: its key is " + plan.key + ", the step's is " + key_of(trace),
-        hint);
-  }
-  const planner::Problem problem = planner::compile(trace);
-  const planner::Steps steps = planner::steps_of(problem, plan.steps);
-  const Evaluation found = evaluate(trace, plan.steps);
-  if (found.peak_bytes > plan.budget_bytes) {
-    throw UsageError("the plan needs " + std::to_string(found.peak_bytes) +
-                         " bytes, above its budget of " + std::to_string(plan.budget_bytes),
-                     hint);
-  }
-  Plan again = plan;
-  planner::describe(problem, steps, again);
-  // Times are those of the measurement that the plan was made from, and may differ.
-  if (again.peak_bytes != plan.peak_bytes) {
-    throw UsageError("the plan says " + std::to_string(plan.peak_bytes) +
-                         " bytes at its peak, and " + "has " + std::to_string(again.peak_bytes),
-                     hint);
-  }
-  if (again.decisions != plan.decisions || again.steps != plan.steps) {
-    throw UsageError("the plan's decisions or frees do not follow from its schedule", hint);
-  }
 }
 
 }  // namespace reprise

@@ -242,6 +242,7 @@ std::string to_json(const Plan& plan) {
   return text_of({{"reprise", "plan"},
                   {"version", kVersion},
                   {"key", plan.key},
+                  {"measurement", plan.measurement},
                   {"budget_bytes", plan.budget_bytes},
                   {"seed", plan.seed},
                   {"peak_bytes", plan.peak_bytes},
@@ -275,6 +276,7 @@ Plan plan_from_json(const std::string& text) {
   const Json& json = reader.json();
   Plan plan;
   plan.key = reader.get<std::string>(json, "key");
+  plan.measurement = reader.get<std::string>(json, "measurement");
   plan.budget_bytes = reader.get<int64_t>(json, "budget_bytes");
   plan.seed = reader.get<uint64_t>(json, "seed");
   plan.peak_bytes = reader.get<int64_t>(json, "peak_bytes");

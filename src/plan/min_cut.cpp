@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "plan/stop.h"
+
 namespace reprise::planner {
 
 int32_t MinCut::add_node() {
@@ -17,9 +19,10 @@ void MinCut::add_edge(int32_t from, int32_t to, int64_t capacity) {
   first_[to] = static_cast<int32_t>(edges_.size()) - 1;
 }
 
-int64_t MinCut::solve() {
+int64_t MinCut::solve(const std::stop_token& stop) {
   int64_t flow = 0;
   while (find_levels()) {
+    leave_if_stopped(stop);
     at_ = first_;
     while (const int64_t more = push(kSource, kNoLimit)) flow += more;
   }

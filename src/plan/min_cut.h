@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 #include <vector>
 
 // The cheapest cut between two nodes of a directed graph, by Dinic's algorithm.
@@ -19,8 +20,8 @@ class MinCut {
   /// A cut with `from` on the source's side and `to` on the sink's costs `capacity`.
   void add_edge(int32_t from, int32_t to, int64_t capacity);
 
-  /// The cost of the cheapest cut.
-  int64_t solve();
+  /// The cost of the cheapest cut. Throws Stopped.
+  int64_t solve(const std::stop_token& stop = {});
 
   /// After solve(): on which side a node is.
   bool on_source_side(int32_t node) const { return level_[node] >= 0; }

@@ -6,6 +6,8 @@
 
 #include "plan/bound.h"
 #include "plan/convert.h"
+#include "plan/key.h"
+#include "plan/stop.h"
 
 namespace reprise::planner {
 namespace {
@@ -22,6 +24,21 @@ bool is_better(const Candidate& a, const Candidate& b) {
 void take_better(std::optional<Candidate>& best, Candidate candidate, int64_t budget) {
   if (candidate.outcome.peak > budget) return;
   if (!best || is_better(candidate, *best)) best = std::move(candidate);
+}
+
+// Of known schedules, where a search had best begin: the best that fits, else the lowest.
+const Candidate* start_of(std::span<const Candidate> known, int64_t budget) {
+  const Candidate* start = nullptr;
+  for (const Candidate& candidate : known) {
+    if (start == nullptr) {
+      start = &candidate;
+    } else if (candidate.outcome.peak <= budget && start->outcome.peak <= budget) {
+      if (is_better(candidate, *start)) start = &candidate;
+    } else if (candidate.outcome.peak < start->outcome.peak) {
+      start = &candidate;
+    }
+  }
+  return start;
 }
 
 }  // namespace
@@ -44,42 +61,65 @@ Candidate Planner::judged(Steps steps) {
 void Planner::prepare() {
   if (chain_) return;
   chain_.emplace(problem_, options_);
-  search_.emplace(problem_, chain_->segments(), options_.seed, options_.evaluations);
+  search_.emplace(problem_, chain_->segments(), options_);
 }
 
-std::optional<Candidate> Planner::solve(int64_t budget, const std::vector<Candidate>& known) {
+std::optional<Candidate> Planner::solve(int64_t budget, std::span<const Candidate> known) {
   if (plain_.outcome.peak <= budget) return plain_;
   if (least_peak(problem_) > budget) return std::nullopt;
-  prepare();
   std::optional<Candidate> best;
-  for (Candidate& candidate : chain_->solve(budget))
-    take_better(best, std::move(candidate), budget);
   for (const Candidate& candidate : known) take_better(best, candidate, budget);
   if (!best && lowest_) take_better(best, *lowest_, budget);
-  if (options_.evaluations == 0) return best;
+  try {
+    improve(budget, known, best);
+  } catch (const Stopped&) {
+    // The best so far.
+  }
+  return best;
+}
+
+void Planner::improve(int64_t budget, std::span<const Candidate> known,
+                      std::optional<Candidate>& best) {
+  prepare();
+  const Candidate* from_known = start_of(known, budget);
+  for (Candidate& candidate : chain_->solve(budget))
+    take_better(best, std::move(candidate), budget);
+  if (options_.evaluations == 0) return;
 
   search_->restart(options_.seed);
   const auto search_from = [&](const Labels& labels) {
+    leave_if_stopped(options_.stop);
     Labelled found = search_->anneal(labels, budget);
     if (found.outcome.peak > budget) return;
     found = search_->climb(found, budget);
     take_better(best, judged(search_->steps_of(found.labels)), budget);
   };
-  const std::optional<Candidate> from_chain = best;
+  const std::optional<Candidate> before = best;
   search_from(search_->greedy(budget));
   search_from(search_->keep_all());
-  if (from_chain) search_from(search_->labels_of(from_chain->steps));
+  if (before) search_from(search_->labels_of(before->steps));
+  if (from_known != nullptr && (!before || before->steps != from_known->steps)) {
+    search_from(search_->labels_of(from_known->steps));
+  }
   // The best of all a few times more: each search takes another way.
   for (int again = 0; best && again < kAgain; ++again) {
     search_from(search_->labels_of(best->steps));
   }
-  return best;
 }
 
 const Candidate& Planner::lowest() {
   if (lowest_) return *lowest_;
+  lowest_ = plain_;
+  try {
+    lower(*lowest_);
+  } catch (const Stopped&) {
+    // The lowest so far.
+  }
+  return *lowest_;
+}
+
+void Planner::lower(Candidate& best) {
   prepare();
-  Candidate best = plain_;
   // The programme is finer the smaller the budget is: ask again just below what was found.
   for (int failures = 0; failures < 2;) {
     const int64_t budget = best.outcome.peak - 1 - best.outcome.peak / (failures == 0 ? 8 : 50);
@@ -92,27 +132,38 @@ const Candidate& Planner::lowest() {
     }
     if (!found) ++failures;
   }
-  if (options_.evaluations > 0) {
-    search_->restart(options_.seed);
-    for (const Labels& start : {search_->labels_of(best.steps), search_->keep_all()}) {
-      const Labelled found = search_->lower(start);
-      if (found.outcome.peak < best.outcome.peak) best = judged(search_->steps_of(found.labels));
-    }
+  if (options_.evaluations == 0) return;
+  search_->restart(options_.seed);
+  for (const Labels& start : {search_->labels_of(best.steps), search_->keep_all()}) {
+    leave_if_stopped(options_.stop);
+    const Labelled found = search_->lower(start);
+    if (found.outcome.peak < best.outcome.peak) best = judged(search_->steps_of(found.labels));
   }
-  lowest_ = std::move(best);
-  return *lowest_;
+}
+
+std::optional<Candidate> Planner::candidate_of(const Plan& plan) const {
+  if (plan.decisions.size() != trace_.values.size()) return std::nullopt;
+  Candidate candidate;
+  try {
+    candidate.steps = steps_of(problem_, plan.steps);
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+  if (!Simulator(problem_).run(candidate.steps, candidate.outcome)) return std::nullopt;
+  return candidate;
 }
 
 Plan Planner::plan_of(const Candidate& candidate, int64_t budget) {
   Plan plan;
   plan.key = key_of(trace_);
+  plan.measurement = measurement_of(trace_);
   plan.budget_bytes = budget;
   plan.seed = options_.seed;
   describe(problem_, candidate.steps, plan);
   plan.bound_microseconds = plan.plain_microseconds;
   if (options_.bound && plan.plain_peak_bytes > budget) {
-    plan.bound_microseconds +=
-        least_extra_time(problem_, budget, plan.microseconds - plan.plain_microseconds);
+    plan.bound_microseconds += least_extra_time(
+        problem_, budget, plan.microseconds - plan.plain_microseconds, options_.stop);
     // Sums of other orders: never above by a last digit.
     plan.bound_microseconds = std::min(plan.bound_microseconds, plan.microseconds);
   }
@@ -165,77 +216,3 @@ BudgetInfeasible Planner::infeasible(int64_t budget) {
 }
 
 }  // namespace reprise::planner
-
-namespace reprise {
-namespace {
-
-using planner::Candidate;
-using planner::Planner;
-
-void check_budget(int64_t budget) {
-  if (budget < 1) {
-    throw UsageError("a budget of " + std::to_string(budget) + " bytes",
-                     "give a number of bytes above 0");
-  }
-}
-
-// Known plans that are schedules for this trace.
-std::vector<Candidate> candidates_of(const Planner& planner, const StepTrace& trace,
-                                     std::span<const Plan> plans) {
-  std::vector<Candidate> candidates;
-  const std::string key = plans.empty() ? "" : key_of(trace);
-  for (const Plan& known : plans) {
-    if (known.key != key) continue;
-    Candidate candidate{planner::steps_of(planner.problem(), known.steps), {}};
-    if (planner::Simulator(planner.problem()).run(candidate.steps, candidate.outcome)) {
-      candidates.push_back(std::move(candidate));
-    }
-  }
-  return candidates;
-}
-
-}  // namespace
-
-Plan plan(const StepTrace& trace, int64_t budget_bytes, const PlanOptions& options,
-          std::span<const Plan> known) {
-  check_budget(budget_bytes);
-  Planner planner(trace, options);
-  std::optional<Candidate> best = planner.solve(budget_bytes, candidates_of(planner, trace, known));
-  if (!best && planner.lowest().outcome.peak <= budget_bytes) {
-    best = planner.solve(budget_bytes, {planner.lowest()});
-  }
-  if (!best) throw planner.infeasible(budget_bytes);
-  return planner.plan_of(*best, budget_bytes);
-}
-
-std::vector<std::optional<Plan>> frontier(const StepTrace& trace, std::span<const int64_t> budgets,
-                                          const PlanOptions& options) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < budgets.size(); ++i) {
-    check_budget(budgets[i]);
-    order.push_back(i);
-  }
-  std::sort(order.begin(), order.end(),
-            [&](std::size_t a, std::size_t b) { return budgets[a] < budgets[b]; });
-
-  // From the smallest budget up: what fits a smaller one fits.
-  Planner planner(trace, options);
-  std::vector<std::optional<Plan>> plans(budgets.size());
-  std::vector<Candidate> known;
-  for (std::size_t i : order) {
-    std::optional<Candidate> best = planner.solve(budgets[i], known);
-    if (!best && planner.lowest().outcome.peak <= budgets[i]) {
-      best = planner.solve(budgets[i], {planner.lowest()});
-    }
-    if (!best) continue;
-    plans[i] = planner.plan_of(*best, budgets[i]);
-    known.assign(1, std::move(*best));
-  }
-  return plans;
-}
-
-LeastBudget least_budget(const StepTrace& trace, const PlanOptions& options) {
-  return Planner(trace, options).least();
-}
-
-}  // namespace reprise

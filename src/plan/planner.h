@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "plan/chain_solver.h"
@@ -16,10 +17,14 @@ class Planner {
   Planner(const StepTrace& trace, const PlanOptions& options);
 
   /// The best schedule found within the budget, if any. `known` may hold schedules to start from.
-  std::optional<Candidate> solve(int64_t budget, const std::vector<Candidate>& known);
+  /// Stopped, the best so far.
+  std::optional<Candidate> solve(int64_t budget, std::span<const Candidate> known);
 
-  /// The schedule of the lowest peak that is found.
+  /// The schedule of the lowest peak that is found. Stopped, the lowest so far.
   const Candidate& lowest();
+
+  /// What a plan for another trace is for this one; none if its schedule is no schedule here.
+  std::optional<Candidate> candidate_of(const Plan& plan) const;
 
   Plan plan_of(const Candidate& candidate, int64_t budget);
 
@@ -33,6 +38,8 @@ class Planner {
 
  private:
   void prepare();
+  void improve(int64_t budget, std::span<const Candidate> known, std::optional<Candidate>& best);
+  void lower(Candidate& best);
   Candidate judged(Steps steps);
   std::string name_of(const Step& step) const;
   std::vector<Index> live_at(const Candidate& candidate, std::size_t step);

@@ -43,13 +43,14 @@ std::vector<char> asked_for(const Problem& problem) {
 
 }  // namespace
 
-Search::Search(const Problem& problem, const std::vector<Index>& segments, uint64_t seed,
-               int evaluations)
+Search::Search(const Problem& problem, const std::vector<Index>& segments,
+               const PlanOptions& options)
     : problem_(problem),
       scheduler_(problem, segments),
       simulator_(problem),
-      evaluations_(evaluations),
-      random_(seed),
+      evaluations_(options.evaluations),
+      stop_(options.stop),
+      random_(options.seed),
       class_of_(problem.values, kNone) {
   const std::vector<char> large = large_values(problem);
   const std::vector<char> asked = asked_for(problem);
@@ -138,9 +139,9 @@ Labels Search::greedy(int64_t budget) {
   using Scored = std::pair<double, Index>;
   std::priority_queue<Scored, std::vector<Scored>, std::greater<>> queue;
   for (Index v : candidates_) {
-    if (left > 0) queue.emplace(score(v), v);
+    if (left > 0 && !stop_.stop_requested()) queue.emplace(score(v), v);
   }
-  while (now.peak > budget && !queue.empty() && left > 0) {
+  while (now.peak > budget && !queue.empty() && left > 0 && !stop_.stop_requested()) {
     const Index v = queue.top().second;
     queue.pop();
     const double again = score(v);
@@ -224,7 +225,7 @@ Labelled Search::anneal(const Labels& start, int64_t budget, const Cost& cost_of
   double cost = cost_of(outcome, price);
   int above = 0;
   const int rounds = candidates_.empty() ? 0 : affordable(steps_.size());
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < rounds && !stop_.stop_requested(); ++round) {
     above += outcome.peak > budget;
     if (round % kPeriod == kPeriod - 1) {
       if (above > kPeriod * 3 / 4) price *= kPriceStep;
@@ -281,6 +282,7 @@ Labelled Search::climb(const Labelled& from, int64_t budget) {
   Labelled best = from;
   judge(best.labels);
   int left = affordable(steps_.size()) / 2;
+  const auto is_over = [&] { return left <= 0 || stop_.stop_requested(); };
   const auto accept = [&](const Labels& labels) {
     --left;
     const Outcome outcome = judge(labels);
@@ -290,7 +292,7 @@ Labelled Search::climb(const Labelled& from, int64_t budget) {
   };
   const auto keep_one = [&] {
     for (Index v : candidates_) {
-      if (best.labels[v] == Label::keep || left <= 0) continue;
+      if (best.labels[v] == Label::keep || is_over()) continue;
       Labels labels = best.labels;
       labels[v] = Label::keep;
       if (accept(labels)) return true;
@@ -299,12 +301,12 @@ Labelled Search::climb(const Labelled& from, int64_t budget) {
   };
   const auto exchange = [&] {
     for (Index v : candidates_) {
-      if (best.labels[v] == Label::keep || left <= 0) continue;
+      if (best.labels[v] == Label::keep || is_over()) continue;
       Labels labels = best.labels;
       labels[v] = Label::keep;
       if (--left; judge(labels).time >= best.outcome.time) continue;
       for (Index u : candidates_) {
-        if (u == v || labels[u] != Label::keep || left <= 0) continue;
+        if (u == v || labels[u] != Label::keep || is_over()) continue;
         labels[u] = Label::retain;
         if (accept(labels)) return true;
         labels[u] = Label::keep;
@@ -312,7 +314,7 @@ Labelled Search::climb(const Labelled& from, int64_t budget) {
     }
     return false;
   };
-  while (left > 0 && (keep_one() || exchange())) {
+  while (!is_over() && (keep_one() || exchange())) {
   }
   return best;
 }

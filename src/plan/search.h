@@ -19,9 +19,9 @@ struct Labelled {
 
 class Search {
  public:
-  /// `evaluations`: schedules to try in one call of anneal(), and half as many in climb().
-  Search(const Problem& problem, const std::vector<Index>& segments, uint64_t seed,
-         int evaluations);
+  /// Of the options: the seed; the evaluations for one call of anneal(), and half as many for
+  /// climb(); and the token. Stopped, each call returns what it has.
+  Search(const Problem& problem, const std::vector<Index>& segments, const PlanOptions& options);
 
   /// Draws from the beginning again, so that one question has one answer.
   void restart(uint64_t seed) { random_.seed(seed); }
@@ -62,6 +62,7 @@ class Search {
   Scheduler scheduler_;
   Simulator simulator_;
   const int evaluations_;
+  const std::stop_token stop_;
   std::mt19937_64 random_;
   std::vector<Index> candidates_;            // values that are worth a move
   std::vector<std::vector<Index>> classes_;  // candidates of one operator, result and size

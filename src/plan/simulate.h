@@ -17,6 +17,7 @@ struct Step {
   Mask leaves = kAll;
   bool is_event() const { return op < 0; }
   Index event() const { return -1 - op; }
+  bool operator==(const Step&) const = default;
 };
 using Steps = std::vector<Step>;
 

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string>
 
 #include <reprise/plan.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-// What a trace must be, and its key.
+// What a trace must be.
 
 namespace reprise {
 namespace {
@@ -118,56 +114,8 @@ class Checker {
   int64_t round_ = 0;
 };
 
-/// Everything that a plan depends on but times, as bytes.
-class Text {
- public:
-  void add(int64_t number) { text_ += std::to_string(number) + ' '; }
-  void add(const std::vector<int32_t>& indices) {
-    add(static_cast<int64_t>(indices.size()));
-    for (int32_t i : indices) add(i);
-  }
-  void add(const std::string& name) {
-    add(static_cast<int64_t>(name.size()));
-    text_ += name;
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
 }  // namespace
 
 void check_trace(const StepTrace& trace) { Checker(trace).run(); }
-
-std::string key_of(const StepTrace& trace) {
-  Text text;
-  for (const TracedValue& value : trace.values) {
-    text.add(value.bytes);
-    text.add(value.held_until);
-    text.add(value.saved_at);
-    text.add(value.encoded ? value.encoded->bytes : -1);
-  }
-  for (const TracedOperator& op : trace.operators) {
-    text.add(op.name);
-    text.add(op.scratch_bytes);
-    text.add(op.reads);
-    text.add(op.makes);
-    text.add(op.replayable ? 1 : 0);
-  }
-  for (const BackwardEvent& event : trace.events) {
-    text.add(event.name);
-    text.add(event.scratch_bytes);
-    text.add(event.gradient_bytes);
-    text.add(event.gradient_bytes_before);
-    text.add(event.unpacks);
-    text.add(event.holds);
-  }
-  char digits[17];
-  std::snprintf(
-      digits, sizeof digits, "%016llx",
-      static_cast<unsigned long long>(XXH3_64bits(text.text().data(), text.text().size())));
-  return digits;
-}
 
 }  // namespace reprise

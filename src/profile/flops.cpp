@@ -99,17 +99,23 @@ Formula formula_of(const OperatorInfo& op) {
 
 }  // namespace
 
-int64_t FlopCount::total(const WatchedCall& call) const {
-  if (per_position == 0) return flops;
-  const auto& outputs = call.function.outputs();
-  if (outputs.empty() || !outputs[0].isTensor()) return flops;
+int64_t FlopCount::total(Inputs outputs) const {
+  if (per_position == 0 || outputs.empty() || !outputs[0].isTensor()) return flops;
   return flops + per_position * product(outputs[0].toTensor().sizes().slice(2));
 }
 
+int64_t FlopCount::total(const WatchedCall& call) const {
+  const auto& outputs = call.function.outputs();
+  return total(Inputs(outputs.data(), outputs.size()));
+}
+
+FlopCount count_flops(const OperatorInfo& op, Inputs inputs) {
+  const Formula formula = formula_of(op);
+  return formula == nullptr ? FlopCount{} : formula(inputs);
+}
+
 FlopCount count_flops(const WatchedCall& call) {
-  if (!call.below_autograd) return {};
-  const Formula formula = formula_of(call.op);
-  return formula == nullptr ? FlopCount{} : formula(call.function.inputs());
+  return call.below_autograd ? count_flops(call.op, call.function.inputs()) : FlopCount{};
 }
 
 }  // namespace reprise::detail

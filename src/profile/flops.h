@@ -17,9 +17,13 @@ struct FlopCount {
   int64_t flops = 0;
   int64_t per_position = 0;  ///< of the output, batch and channels not counted
 
+  int64_t total(c10::ArrayRef<const c10::IValue> outputs) const;
+
   /// REQUIRES: the operator has ended.
   int64_t total(const WatchedCall& call) const;
 };
+
+FlopCount count_flops(const OperatorInfo& op, c10::ArrayRef<const c10::IValue> inputs);
 
 /// REQUIRES: the operator is beginning.
 FlopCount count_flops(const WatchedCall& call);

@@ -5,6 +5,7 @@
 
 #include <reprise/equality.h>
 
+#include "meter/process_allocator.h"
 #include "tape/products.h"
 #include "tape/saved_value.h"
 #include "tape/tape.h"
@@ -50,28 +51,40 @@ void Tape::decide(SavedValue& saved) {
     return;
   }
   Decision decision = value.is_kept() && !value.encoded ? Decision::keep : decider_->decide(info);
-  if (decision == Decision::encode && !value.encoded) {
-    if (auto encoded = Encoded::encode(tensor)) {
-      value.encoded = std::make_shared<const Encoded>(std::move(*encoded));
-    } else {
-      decision = Decision::keep;
-    }
+  if (decision == Decision::yield && options_.guide) {
+    saved_at_.emplace(id, static_cast<NodeId>(nodes_.size()) - 1);
+    decision = decide_by_schedule(id, tensor);
   }
+  if (decision == Decision::encode && !value.encoded) encode(id, tensor, decision);
   if (decision == Decision::keep) {
     ++counts_.kept;
     value.held = tensor.storage();
     return;
   }
   const int32_t storage = value.storage;
+  ++storages_[storage].tickets;
   if (decision == Decision::yield) {
     ++counts_.yielding;
-    ++storages_[storage].tickets;
     hold_if_wanted(id, tensor.storage());
   } else {
     ++(decision == Decision::encode ? counts_.encoded : counts_.recomputed);
   }
   tickets_.push_back({storage, kNone, Geometry(tensor)});
+  tickets_.back().saved_by = static_cast<NodeId>(nodes_.size()) - 1;
   saved.exchange_for(tickets_.size() - 1, options_.audit);
+}
+
+/// What has no smaller form stays as it is: `decision` says so.
+void Tape::encode(ValueId id, const at::Tensor& tensor, Decision& decision) {
+  const Gauge::Pause pause(process_allocator().gauge());
+  if (auto encoded = Encoded::encode(tensor)) {
+    values_[id].encoded = std::make_shared<const Encoded>(std::move(*encoded));
+    if (!yielding_) return;
+    mirror_values();
+    yielding_->keep(id, true);
+  } else {
+    decision = yielding_ ? Decision::yield : Decision::keep;
+  }
 }
 
 at::Tensor Tape::unpack(const at::Tensor& kept, const std::optional<std::size_t>& ticket) {

@@ -137,7 +137,7 @@ void Tape::release_ticket(std::size_t index) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   Ticket& ticket = tickets_[index];
   ticket.alive = false;
-  if (yielding_ && --storages_[ticket.storage].tickets == 0) end_yielding(ticket.storage);
+  if (--storages_[ticket.storage].tickets == 0 && yielding_) end_yielding(ticket.storage);
   if (!sealed_) return;
   if (pass_ != kNoPass && ticket.served_in != pass_) drop_waiting(ticket.value);
   drop_reader(ticket.value);

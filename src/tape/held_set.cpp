@@ -90,6 +90,12 @@ c10::Storage HeldSet::take(ValueId value) {
   return remove(value);
 }
 
+void HeldSet::keep(ValueId value, bool kept) {
+  const HeldSetsLock lock;
+  values_[value].kept = kept;
+  availability_changed(value);
+}
+
 void HeldSet::come_to(ValueId value) {
   const HeldSetsLock lock;
   position_ = values_[value].position;

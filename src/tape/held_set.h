@@ -58,6 +58,8 @@ class HeldSet {
   /// Null if it is not held.
   c10::Storage get(ValueId value) const;
   bool holds(ValueId value) const;
+  /// Whether it is at hand in another form, which is never dropped.
+  void keep(ValueId value, bool kept);
   /// Ends the hold; the caller lets go of the contents.
   c10::Storage take(ValueId value);
 
@@ -88,6 +90,7 @@ class HeldSet {
     explicit Entry(NodeId producer) : producer(producer) {}
     NodeId producer;
     bool lost = false;
+    bool kept = false;
     int32_t place = kNone;     // in held_
     int32_t position = kNone;  // on the tape, where it was first held
     int32_t protections = 0;
@@ -95,7 +98,7 @@ class HeldSet {
     float cost = -1;  // to bring it back, as things stand; -1: not known
     c10::Storage storage;
     c10::SmallVector<NodeId, 2> readers;
-    bool at_hand() const { return producer == kNone || storage; }
+    bool at_hand() const { return producer == kNone || kept || storage; }
   };
   struct Operator {
     float cost;

@@ -71,7 +71,7 @@ struct StorageRecord {
   c10::Device device;
   c10::SmallVector<Counter, 1> counters;
   std::size_t last = 0;  // the counter of the tensor that was seen last
-  int32_t tickets = 0;   // alive, of values that yield
+  int32_t tickets = 0;   // alive
 };
 
 /// A tensor among an operator's arguments or results.

@@ -209,6 +209,7 @@ void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t pass) 
       local->second.storage = storage;
       local->second.made_here = true;
     }
+    if (moving_) return;
     if (yielding_) return hold_if_wanted(product, storage);
     Value& value = values_[product];
     if (counts_waiting(pass) && value.waiting > 0 && !value.is_kept()) value.cached = storage;

@@ -7,6 +7,7 @@
 
 #include "tape/held_set.h"
 #include "tape/held_sets.h"
+#include "tape/step_recorder.h"
 
 // The choice of what goes when there is no room: least time to bring back, for each byte and for
 // each operator until the backward pass will ask for it.
@@ -42,7 +43,9 @@ class RoomSearch {
     RoomCounts& counts = search.set_->counts();
     ++counts.drops;
     counts.dropped_bytes += bytes_of(*search.set_, search.value_);
-    return search.set_->remove(search.value_);
+    c10::Storage chosen = search.set_->remove(search.value_);
+    StepRecorder::count_on(chosen);  // a plain step would have it
+    return chosen;
   }
 
  private:

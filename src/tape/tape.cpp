@@ -29,7 +29,12 @@ Tape::Tape(std::shared_ptr<Decider> decider, TapeOptions options)
     : decider_(std::move(decider)),
       options_(std::move(options)),
       numerics_(Numerics::capture()),
-      yielding_(options_.room ? std::make_unique<HeldSet>(options_.room) : nullptr) {}
+      yielding_(options_.room ? std::make_unique<HeldSet>(options_.room) : nullptr) {
+  if (!options_.guide) return;
+  schedule_ = options_.guide->first();
+  drops_before_ = options_.room->drops;
+  recorder_ = std::make_unique<StepRecorder>(options_.clock);
+}
 
 Tape::~Tape() = default;
 
@@ -56,6 +61,7 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     if (yielding_) running.emplace(info, arguments);
     {
       const std::lock_guard<std::recursive_mutex> lock(mutex_);
+      look_for_released();
       read_arguments(node, arguments);
       node.module = module_;
       if (!info.writes.empty() || !info.hidden_writes.empty()) plan_writes(node, arguments);
@@ -71,7 +77,9 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     }
     if (options_.measure) clock.emplace();
     if (yielding_) own_time.emplace();
+    if (recorder_) recorder_->operator_begins();
     info.call_in_mode(*stack);
+    if (recorder_) recorder_->operator_ends();
   } catch (...) {
     if (drawing) drawing.unlock();
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
@@ -107,6 +115,7 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     made.constants = std::move(arguments);
     ++counts_.operators;
     if (yielding_) mirror_last_node(nanoseconds);
+    follow_node(id);
   } else {
     nodes_.pop_back();  // a view, or an operator that only writes to externals
   }
@@ -507,6 +516,7 @@ void Tape::seal() {
   for (const int32_t storage : unseen) {
     make_external(storage, yielding_->get(storages_[storage].versions.back()));
   }
+  record_forward();
   sealed_ = true;
   by_address_.clear();
   modules_.clear();

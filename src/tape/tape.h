@@ -16,6 +16,8 @@
 #include "tape/decider.h"
 #include "tape/held_set.h"
 #include "tape/record.h"
+#include "tape/schedule.h"
+#include "tape/step_recorder.h"
 #include "torch/dispatch_mode.h"
 #include "torch/environment.h"
 #include "torch/saved_tensor.h"
@@ -58,6 +60,9 @@ struct TapeOptions {
   /// Not null: what the decider lets yield is held while there is room, replays hold no more than
   /// they are just using, and what is dropped and brought back is counted here.
   std::shared_ptr<RoomCounts> room{};
+  /// Not null: the step is measured, and a schedule followed where the guide has one. REQUIRES room.
+  std::shared_ptr<StepGuide> guide{};
+  StepRecorder::Clock clock{};  // of the measurement; empty: the machine's
 };
 
 class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape> {
@@ -104,6 +109,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
     Geometry geometry;
     bool alive = true;
     int64_t served_in = kNoPass;  // the last backward pass that has had it
+    NodeId saved_by = kNone;      // about when; for what is measured
   };
 
   // tape.cpp: recording
@@ -132,6 +138,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   // decide.cpp: what becomes of what
   void decide_pending();
   void decide(SavedValue& saved);
+  void encode(ValueId id, const at::Tensor& tensor, Decision& decision);
   void drop_idle_holds();
   at::Tensor unpack(const at::Tensor& kept, const std::optional<std::size_t>& ticket);
 
@@ -176,6 +183,28 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   void count_replay();
   std::string describe(const Node& node) const;
 
+  // follow.cpp: schedules, and what is measured to make them
+  void follow_node(NodeId id);
+  void change_schedule(std::shared_ptr<const Schedule> schedule);
+  Schedule::Fate fate_of(ValueId value) const;
+  void record_node(NodeId id);
+  void look_for_released();
+  void let_go(ValueId id);
+  Decision decide_by_schedule(ValueId id, const at::Tensor& tensor);
+  void measure_form(ValueId id, const at::Tensor& tensor);
+  void record_forward();
+  void unpack_begins(const Ticket& ticket, ValueId value);
+  void unpack_ends(ValueId value, const c10::Storage& contents);
+  void note_pins();
+  void follow_unpack(ValueId value);
+  void run_moves(const std::vector<Schedule::Move>& moves);
+  void run_move(const Schedule::Move& move);
+  void run_nodes(const std::vector<NodeId>& nodes, LazyReplay& replay);
+  void forget_encoded(ValueId id);
+  void stop_following();
+  void spoil_step();
+  void end_step(int64_t pass);
+
   const std::shared_ptr<Decider> decider_;
   const TapeOptions options_;
   const Numerics numerics_;
@@ -204,6 +233,22 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   int64_t counted_pass_ = kNoPass;
   bool sealed_ = false;
   int64_t pass_ = kNoPass;  // the backward pass that Value::waiting is counted for
+
+  // With a guide.
+  std::unique_ptr<StepRecorder> recorder_;
+  std::shared_ptr<const Schedule> schedule_;  // that is followed at present; null: none
+  uint64_t hash_ = 0;                         // of the nodes so far
+  std::vector<ValueId> unreleased_;           // the program still holds them
+  std::vector<std::pair<ValueId, int32_t>> released_;
+  std::unordered_map<ValueId, NodeId> saved_at_;
+  std::unordered_map<ValueId, StepRecord::Value::Form> forms_;
+  std::vector<std::pair<ValueId, c10::weak_intrusive_ptr<c10::StorageImpl>>> pinned_;
+  std::size_t next_event_ = 0;
+  std::vector<ValueId> to_unpack_;  // of the present event
+  int64_t first_pass_ = kNoPass;
+  int64_t drops_before_ = 0;
+  bool moving_ = false;  // a move runs: it says itself what stays
+  bool step_ended_ = false;
 };
 
 }  // namespace reprise::detail

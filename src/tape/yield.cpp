@@ -58,7 +58,9 @@ void Tape::end_yielding(int32_t storage) {
 at::Tensor Tape::bring_back_lazily(std::size_t index) {
   const Ticket& ticket = tickets_[index];
   const ValueId value = sealed_ ? ticket.value : storages_[ticket.storage].versions.back();
+  const Gauge::Pause pause(process_allocator().gauge());
   yielding_->come_to(value);
+  if (options_.guide) unpack_begins(ticket, value);
   // Its own storage is what autograd would have kept, whatever became of it.
   c10::Storage storage = yielding_->get(value);
   const BelowAutograd below;
@@ -74,7 +76,8 @@ at::Tensor Tape::bring_back_lazily(std::size_t index) {
     options_.room->nanoseconds += static_cast<int64_t>(clock.milliseconds() * 1e6);
     log_replay(options_.label, clock.milliseconds());
   }
-  hold_if_wanted(value, storage);
+  if (!schedule_) hold_if_wanted(value, storage);
+  if (options_.guide) unpack_ends(value, storage);
   return ticket.geometry.on(storage);
 }
 

@@ -76,6 +76,8 @@ std::string current_node_name() {
   return node ? node->name() : std::string();
 }
 
+const void* current_node() { return torch::autograd::get_current_node().get(); }
+
 int64_t current_pass() {
   const int64_t task = torch::autograd::get_current_graph_task_id();
   if (task == kNoPass) return kNoPass;

@@ -19,6 +19,9 @@ int64_t current_pass();
 /// The node of the graph that runs on this thread, as "AddmmBackward0"; empty outside of nodes.
 std::string current_node_name();
 
+/// Its address: another one for every node that is alive. Null outside of nodes.
+const void* current_node();
+
 /// Whether the backward passes that this thread is in all want whatever gradients there are, as
 /// backward() does: false where one was told which (grad(), or `inputs`).
 bool passes_want_all_gradients();

@@ -2,6 +2,7 @@
 #include "torch/engine.h"
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <type_traits>
@@ -16,6 +17,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include "torch/dispatch_mode.h"
+#include "torch/in_place_backward.h"
 #include "torch/interpreter.h"
 #include "torch/saved_hooks.h"
 
@@ -33,8 +35,12 @@ std::atomic<void (*)(bool failed, bool last)> pass_ended{nullptr};
 /// Stands around one backward pass.
 class RunningPass {
  public:
-  RunningPass() { ++running_passes; }
+  explicit RunningPass(bool keeps_graph) : keeps_graph_(keeps_graph) {
+    ++running_passes;
+    innermost() = this;
+  }
   ~RunningPass() {
+    innermost() = outer_;
     const bool last = --running_passes == 0;
     const bool failed = std::uncaught_exceptions() > exceptions_;
     if (const auto function = pass_ended.load()) function(failed, last);
@@ -42,7 +48,19 @@ class RunningPass {
   RunningPass(const RunningPass&) = delete;
   RunningPass& operator=(const RunningPass&) = delete;
 
+  /// Of this thread.
+  static RunningPass*& innermost() {
+    thread_local RunningPass* innermost = nullptr;
+    return innermost;
+  }
+
+  std::chrono::steady_clock::time_point began() const { return began_; }
+  bool keeps_graph() const { return keeps_graph_; }
+
  private:
+  RunningPass* const outer_ = innermost();
+  const bool keeps_graph_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   const int exceptions_ = std::uncaught_exceptions();
 };
 
@@ -63,8 +81,9 @@ class HookEngine final : public Engine {
                                          const torch::autograd::variable_list& inputs,
                                          bool keep_graph, bool create_graph, bool accumulate_grad,
                                          const torch::autograd::edge_list& outputs) override {
-    const RunningPass running;
+    const RunningPass running(keep_graph || create_graph);
     const BackwardModes modes;
+    const InPlacePass in_place;
     return previous_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
 
@@ -143,6 +162,18 @@ void ensure_engine() {
 void when_passes_end(void (*function)(bool failed, bool last)) { pass_ended = function; }
 
 bool passes_are_running() { return running_passes > 0; }
+
+int64_t current_pass_began() {
+  const RunningPass* pass = RunningPass::innermost();
+  if (pass == nullptr) return 0;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(pass->began().time_since_epoch())
+      .count();
+}
+
+bool current_pass_keeps_graph() {
+  const RunningPass* pass = RunningPass::innermost();
+  return pass != nullptr && pass->keeps_graph();
+}
 
 void clear_failed_passes() {
   thread_local bool clearing = false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
+
 // LibTorch asks its autograd engine which hooks apply to a tensor that is about to be saved, and
 // the C++ engine answers "none". Ours answers from the hook stack, and forwards everything else to
 // the engine that was there before.
@@ -18,6 +20,12 @@ void when_passes_end(void (*function)(bool failed, bool last));
 
 /// Whether a backward pass runs in the process.
 bool passes_are_running();
+
+/// Of the innermost backward pass that this thread has begun and that still runs: when it began, in
+/// nanoseconds of the steady clock, and whether it keeps the graph (for another pass, or to
+/// differentiate what it does). 0 and false outside.
+int64_t current_pass_began();
+bool current_pass_keeps_graph();
 
 /// After a pass that ended by an exception, LibTorch keeps tasks with their gradients in a queue of
 /// this thread; a pass over one number, which comes last in the queue, clears it. Does nothing

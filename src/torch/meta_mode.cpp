@@ -134,7 +134,16 @@ MetaMode*& MetaMode::current() {
 
 void MetaMode::dispatch(const c10::OperatorHandle& op, Stack* stack) {
   const OperatorInfo& info = operator_info(op);
-  const c10::ArrayRef<c10::IValue> arguments(stack->data() + stack->size() - info.arguments,
+  if (!watch_) return call(info, *stack);
+  const Stack arguments(stack->end() - static_cast<int64_t>(info.arguments), stack->end());
+  call(info, *stack);
+  using Values = c10::ArrayRef<c10::IValue>;
+  watch_(info, Values(arguments.data(), arguments.size()),
+         Values(stack->data() + stack->size() - info.returns, info.returns));
+}
+
+void MetaMode::call(const OperatorInfo& info, Stack& stack) {
+  const c10::ArrayRef<c10::IValue> arguments(stack.data() + stack.size() - info.arguments,
                                              info.arguments);
   int tensors = 0, phantoms = 0;
   bool differentiated = false;
@@ -144,14 +153,14 @@ void MetaMode::dispatch(const c10::OperatorHandle& op, Stack* stack) {
     differentiated = differentiated || tensor.requires_grad();
   });
   const bool only_real = phantoms == 0 && !differentiated;
-  if (only_real && (tensors > 0 || !makes_tensors(info))) return info.call_in_mode(*stack);
+  if (only_real && (tensors > 0 || !makes_tensors(info))) return info.call_in_mode(stack);
   if (info.needs_values) no_values(info);
-  if (info.writes.empty() && !info.aliases.empty()) return info.call_in_mode(*stack);  // a view
+  if (info.writes.empty() && !info.aliases.empty()) return info.call_in_mode(stack);  // a view
   if (!info.writes.empty() && info.aliases.size() == info.returns) {
-    leave_written(info, *stack);
+    leave_written(info, stack);
     return;
   }
-  call_by_shapes(info, *stack);
+  call_by_shapes(info, stack);
 }
 
 void MetaMode::call_by_shapes(const OperatorInfo& info, Stack& stack) {

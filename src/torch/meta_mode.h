@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "torch/dispatch_mode.h"
 
@@ -16,6 +18,12 @@ class MetaMode final : public DispatchMode {
  public:
   void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) override;
 
+  /// Called after each operator that computes something, with its arguments and results; none to
+  /// begin with.
+  using Watch = std::function<void(const OperatorInfo&, c10::ArrayRef<c10::IValue>,
+                                   c10::ArrayRef<c10::IValue>)>;
+  void set_watch(Watch watch) { watch_ = std::move(watch); }
+
   /// Operators whose kernels were run.
   const std::set<std::string>& run_operators() const { return run_; }
 
@@ -23,9 +31,11 @@ class MetaMode final : public DispatchMode {
   static MetaMode*& current();
 
  private:
+  void call(const OperatorInfo& info, torch::jit::Stack& stack);
   void call_by_shapes(const OperatorInfo& info, torch::jit::Stack& stack);
 
   std::set<std::string> run_;
+  Watch watch_;
 };
 
 }  // namespace reprise::detail

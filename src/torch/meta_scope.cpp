@@ -26,9 +26,9 @@ MetaScope::~MetaScope() = default;
 
 bool MetaScope::active() { return detail::MetaMode::current() != nullptr; }
 
-int64_t MetaScope::live_bytes() const { return detail::phantom_bytes().live; }
+int64_t MetaScope::live_bytes() { return detail::phantom_bytes().live; }
 
-int64_t MetaScope::peak_bytes() const { return detail::phantom_bytes().peak; }
+int64_t MetaScope::peak_bytes() { return detail::phantom_bytes().peak; }
 
 void MetaScope::reset_peak() { detail::reset_phantom_peak(); }
 

@@ -2,6 +2,7 @@
 #include "torch/phantom.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -20,6 +21,8 @@ namespace {
 struct Reserved {
   void* begin;
   std::size_t bytes;
+  PhantomCounter* counter;  // null: nobody counts it
+  uint32_t token;
 };
 
 // A lock: next to reserving address space it is nothing.
@@ -39,10 +42,15 @@ Count& count() {
   return count;
 }
 
+std::atomic<PhantomCounter*> counter{nullptr};
+
 void release(void* context) {
   auto* reserved = static_cast<Reserved*>(context);
   ::munmap(reserved->begin, reserved->bytes);
   count().add(-static_cast<int64_t>(reserved->bytes));
+  if (reserved->counter != nullptr) {
+    reserved->counter->freed(static_cast<int64_t>(reserved->bytes), reserved->token);
+  }
   delete reserved;
 }
 
@@ -57,7 +65,9 @@ c10::DataPtr reserve(std::size_t bytes) {
                 "raise the limit on address space (ulimit -v), or use smaller sizes");
   }
   count().add(static_cast<int64_t>(bytes));
-  return {begin, new Reserved{begin, bytes}, &release, cpu};
+  PhantomCounter* const counts = counter.load(std::memory_order_relaxed);
+  const uint32_t token = counts != nullptr ? counts->made(static_cast<int64_t>(bytes)) : 0;
+  return {begin, new Reserved{begin, bytes, counts, token}, &release, cpu};
 }
 
 }  // namespace
@@ -83,6 +93,8 @@ void reset_phantom_peak() {
   const std::lock_guard lock(count().mutex);
   count().bytes.peak = count().bytes.live;
 }
+
+void set_phantom_counter(PhantomCounter* counts) { counter = counts; }
 
 bool is_phantom(const at::Tensor& tensor) {
   return tensor.has_storage() &&

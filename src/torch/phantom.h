@@ -13,6 +13,17 @@ namespace reprise::detail {
 /// A phantom of the same type and geometry as `tensor`, a tensor of any device.
 at::Tensor make_phantom(const at::Tensor& tensor);
 
+/// Who counts the bytes of phantoms as they come and go; null: nobody. One for the process; it must
+/// not be destroyed, and may be called from any thread.
+class PhantomCounter {
+ public:
+  virtual ~PhantomCounter() = default;
+  /// Returns what freed() is to be told.
+  virtual uint32_t made(int64_t bytes) = 0;
+  virtual void freed(int64_t bytes, uint32_t token) = 0;
+};
+void set_phantom_counter(PhantomCounter* counter);
+
 /// Whether a tensor's storage is a phantom's.
 bool is_phantom(const at::Tensor& tensor);
 

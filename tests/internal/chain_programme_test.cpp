@@ -256,6 +256,7 @@ TEST(ChainProgramme, IsRevolveWhenOnlyOneBlockFits) {
                                    {20, 3, 45},   {50, 3, 180},   {50, 5, 122},
                                    {100, 5, 316}, {100, 10, 222}, {300, 5, revolve(300, 5)}};
   EXPECT_EQ(revolve(1000, 5), 6284);
+  EXPECT_EQ(revolve(1000, 10), 3636);
   EXPECT_EQ(revolve(10000, 10), 57624);
   for (const auto& [l, c, runs] : cases) {
     ASSERT_EQ(revolve(l, c), runs);

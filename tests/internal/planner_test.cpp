@@ -61,7 +61,7 @@ TEST(Planner, FindsWhatTryingAllLabelsFindsAndTheBoundIsBelow) {
         if (outcome.peak <= budget) best = std::min(best, outcome.time);
       }
       PlanOptions options;
-      options.evaluations = 8000;
+      options.evaluations = 5000;
       const Plan made = plan(trace, budget, options);
       EXPECT_LE(made.microseconds, best) << "trial " << trial << ", " << budget << " bytes";
       EXPECT_LE(made.plain_microseconds + least_extra_time(problem, budget, 1e30),
@@ -85,7 +85,7 @@ TEST(Planner, ManyRandomSteps) {
     const Problem& problem = planner.problem();
     const int64_t peak = planner.plain().outcome.peak;
     const int64_t budget = std::max(planner.lowest().outcome.peak, peak * (40 + trial % 60) / 100);
-    const std::optional<Candidate> found = planner.solve(budget, {planner.lowest()});
+    const std::optional<Candidate> found = planner.solve(budget, {&planner.lowest(), 1});
     ASSERT_TRUE(found);
     const Plan made = planner.plan_of(*found, budget);
     check_plan(trace, made);
@@ -97,7 +97,9 @@ TEST(Planner, ManyRandomSteps) {
     ASSERT_EQ(heap.time, made.microseconds);
 
     // Greedy dropping alone is never better.
-    Search search(problem, {}, 0, 100000);
+    PlanOptions patient;
+    patient.evaluations = 100000;
+    Search search(problem, {}, patient);
     const Labels greedy = search.greedy(budget);
     Outcome outcome;
     Simulator(problem).run(search.steps_of(greedy), outcome);

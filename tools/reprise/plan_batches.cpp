@@ -6,6 +6,7 @@
 
 #include <reprise/error.h>
 #include <reprise/meta_scope.h>
+#include <reprise/plan.h>
 #include <reprise/plan_report.h>
 
 #include "commands.h"
@@ -18,12 +19,20 @@
 namespace reprise::command {
 namespace {
 
-using workloads::LargestBatch;
+using workloads::FittingBatch;
 using workloads::StepBytes;
 using workloads::Strategy;
 using workloads::WorkloadOptions;
 
 constexpr int kTimedSteps = 3;
+
+// Each batch that is looked at is planned for.
+PlanOptions few_evaluations() {
+  PlanOptions options;
+  options.evaluations = 3000;
+  options.bound = false;
+  return options;
+}
 
 std::vector<Strategy> fixed_strategies(const Options& options) {
   auto strategies = workloads::parse_strategies(
@@ -92,7 +101,7 @@ class Batches {
     workloads::make_workload(name_, sizes_);  // refuses a batch where the workload takes none
   }
 
-  LargestBatch search(const std::string& strategy,
+  FittingBatch search(const std::string& strategy,
                       const std::function<StepBytes(const WorkloadOptions&)>& bytes_of) {
     return workloads::largest_batch_within(report_.limit_bytes, [&](int64_t samples) {
       line_.show(strategy + ": a batch of " + std::to_string(samples));
@@ -109,26 +118,33 @@ class Batches {
   }
 
   void add(const Strategy& strategy) {
-    const LargestBatch found = search(strategy.text, [&](const WorkloadOptions& sizes) {
+    const FittingBatch found = search(strategy.text, [&](const WorkloadOptions& sizes) {
       return workloads::bytes_by_shapes(name_, sizes, strategy);
     });
     report_.rows.push_back({strategy.text, found.samples, found.bytes.base, found.bytes.peak,
                             found.samples > 0 ? rate_of(strategy) : std::nullopt});
   }
 
+  // Traced at two batches, and scaled from there value by value.
   void add_budget(const Strategy& plain) {
-    const LargestBatch found = search("budget", [&](const WorkloadOptions& sizes) {
-      return workloads::least_bytes_by_shapes(name_, sizes);
-    });
-    BatchRow row{"budget", found.samples, found.bytes.base, found.bytes.peak, std::nullopt};
-    if (found.samples > 0) {
-      WorkloadOptions sizes = sizes_;
-      sizes.batch = found.samples;
-      const Plan plan = workloads::plan_by_shapes(name_, sizes, report_.limit_bytes);
-      row.peak_bytes = plan.peak_bytes;
-      row.samples_per_second = meta_
-                                   ? static_cast<double>(found.samples) * 1e6 / plan.microseconds
-                                   : *rate_of(plain) * plan.plain_microseconds / plan.microseconds;
+    line_.show("budget");
+    WorkloadOptions twice = sizes_;
+    twice.batch = *sizes_.batch * 2;
+    const TracedBatch once_traced = workloads::trace_by_shapes(name_, sizes_);
+    const TracedBatch twice_traced = workloads::trace_by_shapes(name_, twice);
+    BatchRow row{"budget", 0, 0, 0, std::nullopt};
+    try {
+      const LargestBatch largest =
+          largest_batch(once_traced, twice_traced, report_.limit_bytes, few_evaluations());
+      row = {"budget", largest.step.batch, largest.step.base_bytes, largest.plan.peak_bytes,
+             static_cast<double>(largest.step.batch) * 1e6 / largest.plan.microseconds};
+      if (!meta_) {
+        row.samples_per_second =
+            *rate_of(plain) * largest.plan.plain_microseconds / largest.plan.microseconds;
+      }
+    } catch (const BudgetInfeasible& error) {
+      row.base_bytes = scale_batch(once_traced, twice_traced, 1).base_bytes;
+      row.peak_bytes = error.least() - row.base_bytes;
     }
     report_.rows.push_back(row);
   }

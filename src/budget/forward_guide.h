@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "budget/step_plans.h"
+
+namespace reprise::detail {
+
+/// What the tape of one step asks of the plans of its budget. Used under the tape's lock.
+class ForwardGuide final : public StepGuide {
+ public:
+  ForwardGuide(std::shared_ptr<StepPlans> plans, int64_t available,
+               std::function<int64_t()> peak_of_step)
+      : plans_(std::move(plans)), available_(available), peak_of_step_(std::move(peak_of_step)) {}
+
+  std::shared_ptr<const Schedule> first() override { return take(plans_->first(available_)); }
+
+  std::shared_ptr<const Schedule> find(uint64_t hash) override {
+    return take(plans_->find(hash, available_));
+  }
+
+  void ended(StepRecord record) override {
+    const Plan* followed = record.followed ? plan_.get() : nullptr;
+    plans_->ended(record, {available_, peak_of_step_()}, followed);
+  }
+
+  void ended_unmeasured() override { plans_->ended_unmeasured(); }
+
+ private:
+  std::shared_ptr<const Schedule> take(StepPlans::Found found) {
+    plan_ = std::move(found.plan);
+    return std::move(found.schedule);
+  }
+
+  const std::shared_ptr<StepPlans> plans_;
+  const int64_t available_;
+  const std::function<int64_t()> peak_of_step_;
+  std::shared_ptr<const Plan> plan_;  // whose schedule the tape follows
+};
+
+}  // namespace reprise::detail

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "budget/step_plans.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <utility>
+
+#include "budget/forward_guide.h"
+
+namespace reprise::detail {
+namespace {
+
+constexpr std::size_t kMostSequences = 64;
+constexpr std::size_t kMostMeasured = 5;
+constexpr int kMostReplans = 6;
+constexpr int kSettled = 16;  // steps after which a plan is looked at only now and then
+constexpr double kTimeTolerance = 0.10;
+constexpr double kMoreRoom = 1.02;  // worth another plan
+
+/// Planning goes on beside the training; where both want a core, training goes first.
+void stand_back() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10); }
+
+}  // namespace
+
+StepPlans::~StepPlans() = default;  // the worker is told to stop, and waited for
+
+std::shared_ptr<StepGuide> StepPlans::guide(int64_t available,
+                                            std::function<int64_t()> peak_of_step) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (stopped_) return nullptr;
+  }
+  return std::make_shared<ForwardGuide>(shared_from_this(), available, std::move(peak_of_step));
+}
+
+void StepPlans::stop() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  stopped_ = true;
+}
+
+void StepPlans::offer(Plan plan) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  offered_.push_back(std::move(plan));
+}
+
+void StepPlans::finish() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  idle_.wait(lock, [this] { return jobs_.empty() && !busy_; });
+}
+
+std::optional<StepTrace> StepPlans::trace() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return trace_;
+}
+
+std::optional<Plan> StepPlans::followed() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return followed_;
+}
+
+void StepPlans::summarise(BudgetSummary& summary) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  summary.online_steps = counts_.online_steps;
+  summary.planned_steps = counts_.planned_steps;
+  summary.plans = counts_.plans;
+  summary.replans = counts_.replans;
+  summary.predicted_peak = counts_.predicted_peak;
+  summary.measured_peak = counts_.measured_peak;
+  summary.predicted_ms = counts_.predicted_ms;
+  summary.measured_ms = counts_.measured_ms;
+  summary.bound_ms = counts_.bound_ms;
+  summary.plain_ms = counts_.plain_ms;
+  summary.plain_bytes = counts_.plain_bytes;
+}
+
+// --- which plan to follow ---
+
+StepPlans::Found StepPlans::of(const Sequence& sequence, int64_t available) {
+  if (!sequence.plan || sequence.plan->peak_bytes > available) return {};
+  return {sequence.schedule, sequence.plan};
+}
+
+// That of the last step; if the steps turn out to differ, find() has another one.
+StepPlans::Found StepPlans::first(int64_t available) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return sequences_.empty() ? Found{} : of(*sequences_.front(), available);
+}
+
+StepPlans::Found StepPlans::find(uint64_t hash, int64_t available) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = by_hash_.find(hash);
+  if (found == by_hash_.end()) return {};
+  const auto sequence = found->second.lock();
+  return sequence ? of(*sequence, available) : Found{};
+}
+
+std::shared_ptr<StepPlans::Sequence> StepPlans::sequence_of(MappedTrace mapped) {
+  const std::string key = key_of(mapped.trace);
+  const auto found = std::find_if(sequences_.begin(), sequences_.end(), [&](const auto& sequence) {
+    return sequence->key == key && sequence->mapped.hashes == mapped.hashes;
+  });
+  if (found != sequences_.end()) {
+    sequences_.splice(sequences_.begin(), sequences_, found);
+  } else {
+    auto sequence = std::make_shared<Sequence>();
+    sequence->key = key;
+    sequence->mapped = std::move(mapped);
+    sequences_.push_front(std::move(sequence));
+    if (sequences_.size() > kMostSequences) forget_oldest();
+  }
+  index(sequences_.front());
+  return sequences_.front();
+}
+
+// Of two that begin alike, the one that was used last.
+void StepPlans::index(const std::shared_ptr<Sequence>& sequence) {
+  for (const uint64_t hash : sequence->mapped.hashes) by_hash_[hash] = sequence;
+}
+
+void StepPlans::forget_oldest() {
+  sequences_.pop_back();
+  std::erase_if(by_hash_, [](const auto& entry) { return entry.second.expired(); });
+}
+
+// --- what steps have shown ---
+
+void StepPlans::ended_unmeasured() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++counts_.online_steps;
+  followed_.reset();
+}
+
+void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Plan* followed) {
+  std::optional<MappedTrace> mapped = trace_of(record);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++(followed != nullptr ? counts_.planned_steps : counts_.online_steps);
+  followed_.reset();
+  if (followed != nullptr) {
+    followed_ = *followed;
+    counts_.predicted_peak = followed->peak_bytes;
+    counts_.predicted_ms = followed->microseconds / 1000;
+    counts_.bound_ms = followed->bound_microseconds / 1000;
+    counts_.plain_ms = followed->plain_microseconds / 1000;
+    counts_.plain_bytes = followed->plain_peak_bytes;
+    counts_.measured_peak = step.peak;
+    counts_.measured_ms = static_cast<double>(record.step_time) / 1e6;
+  }
+  if (!mapped) return;
+  const StepTrace measured = mapped->trace;
+  const auto sequence = sequence_of(std::move(*mapped));
+  if (sequence->measured.size() == kMostMeasured) {
+    sequence->measured.erase(sequence->measured.begin());
+  }
+  sequence->measured.push_back(measured);
+  const bool settled = sequence->steps_since_plan > kSettled && record.drops == 0;
+  if (settled && ++sequence->steps_since_plan % kSettled != 0) return;
+  consider(sequence, record, step);
+}
+
+void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRecord& record,
+                         const EndedStep& step) {
+  // Smaller forms are tried in steps without a plan only.
+  StepTrace trace = median_of(sequence->measured);
+  for (std::size_t v = 0; v < trace.values.size(); ++v) {
+    auto& known = sequence->mapped.trace.values[v].encoded;
+    if (trace.values[v].encoded) known = trace.values[v].encoded;
+    trace.values[v].encoded = known;
+  }
+  sequence->mapped.trace = trace;
+  trace_ = trace;
+  if (sequence->planning || stopped_) return;
+  if (!sequence->plan) {
+    for (const Plan& plan : offered_) {
+      if (plan.key != sequence->key) continue;
+      Plan judged = rejudged(trace, plan);
+      if (judged.peak_bytes <= step.available) return adopt(*sequence, std::move(judged));
+    }
+    if (step.available > sequence->infeasible_at) begin_planning(sequence, step.available);
+    return;
+  }
+  // Which it keeps, whatever was measured since.
+  const double predicted = sequence->plan->microseconds;
+  Plan judged = rejudged(trace, *sequence->plan);
+  const bool too_much = judged.peak_bytes > step.available || (record.followed && record.drops > 0);
+  const bool slower = std::abs(judged.microseconds - predicted) > kTimeTolerance * predicted;
+  const bool more_room = static_cast<double>(step.available - sequence->margin) >
+                         kMoreRoom * static_cast<double>(sequence->plan->budget_bytes);
+  if (record.followed) ++sequence->steps_since_plan;
+  if (record.followed && record.drops > 0) {
+    sequence->margin += std::max<int64_t>(step.available / 256, 1 << 16);
+  }
+  const bool at_plain = sequence->plan->peak_bytes == sequence->plan->plain_peak_bytes;
+  if (too_much || ((slower || more_room) && !at_plain)) {
+    if (sequence->replans++ < kMostReplans) {
+      ++counts_.replans;
+      begin_planning(sequence, step.available);
+    }
+    if (too_much) return;
+  }
+  judged.budget_bytes = sequence->plan->budget_bytes;
+  sequence->plan = std::make_shared<const Plan>(std::move(judged));
+}
+
+void StepPlans::adopt(Sequence& sequence, Plan plan) {
+  sequence.schedule = schedule_of(plan, sequence.mapped);
+  sequence.plan = std::make_shared<const Plan>(std::move(plan));
+  sequence.steps_since_plan = 0;
+}
+
+// --- planning, in a thread of its own ---
+
+void StepPlans::begin_planning(const std::shared_ptr<Sequence>& sequence, int64_t available) {
+  const int64_t budget = available - sequence->margin;
+  if (budget < 1) return;
+  std::vector<Plan> known;
+  if (sequence->plan) known.push_back(*sequence->plan);
+  // Steps of the same operators at other sizes are planned for alike.
+  for (const auto& other : sequences_) {
+    if (other == sequence || !other->plan || known.size() > 2) continue;
+    if (other->mapped.operators == sequence->mapped.operators &&
+        other->mapped.values == sequence->mapped.values) {
+      known.push_back(*other->plan);
+    }
+  }
+  sequence->planning = true;
+  jobs_.push_back({sequence, sequence->mapped.trace, budget, std::move(known)});
+  if (!worker_.joinable()) {
+    worker_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
+  }
+  wake_.notify_one();
+}
+
+void StepPlans::work(const std::stop_token& stop) {
+  stand_back();
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (wake_.wait(lock, stop, [this] { return !jobs_.empty(); })) {
+    const Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    std::optional<Plan> made;
+    int64_t infeasible_at = 0;
+    try {
+      PlanOptions options;
+      options.stop = stop;
+      made = reprise::plan(job.trace, job.budget, options, job.known);
+    } catch (const BudgetInfeasible&) {
+      infeasible_at = job.budget;  // steps go on online, and say so themselves if that fails
+    } catch (const Error&) {  // stopped, or a step that cannot be planned for
+      infeasible_at = std::numeric_limits<int64_t>::max();
+    }
+    lock.lock();
+    busy_ = false;
+    job.sequence->planning = false;
+    job.sequence->infeasible_at = infeasible_at;
+    if (made) {
+      ++counts_.plans;
+      adopt(*job.sequence, std::move(*made));
+    }
+    if (jobs_.empty()) idle_.notify_all();
+  }
+}
+
+}  // namespace reprise::detail

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include <reprise/budget.h>
+#include <reprise/plan.h>
+
+#include "profile/step_trace.h"
+#include "tape/schedule.h"
+
+// The plans of one budget: steps are measured as they run, planned for in a thread of its own, and
+// followed from then on. Each sequence of operators and shapes has its own plan; the least recently
+// used are forgotten.
+
+namespace reprise::detail {
+
+/// What is told of a step that has ended.
+struct EndedStep {
+  int64_t available = 0;  // bytes that the step could use
+  int64_t peak = 0;       // that it used
+};
+
+/// Thread-safe.
+class StepPlans : public std::enable_shared_from_this<StepPlans> {
+ public:
+  StepPlans() = default;
+  ~StepPlans();
+  StepPlans(const StepPlans&) = delete;
+  StepPlans& operator=(const StepPlans&) = delete;
+
+  /// A step begins that may use so many bytes; `peak_of_step` tells what it has used when it ends.
+  std::shared_ptr<StepGuide> guide(int64_t available, std::function<int64_t()> peak_of_step);
+
+  void stop();
+  void offer(Plan plan);
+  void finish();
+
+  std::optional<StepTrace> trace() const;
+  std::optional<Plan> followed() const;
+  /// Fills in what is known of plans.
+  void summarise(BudgetSummary& summary) const;
+
+ private:
+  friend class ForwardGuide;
+
+  /// A sequence of operators and shapes, with its backward pass.
+  struct Sequence {
+    std::string key;
+    MappedTrace mapped;  // of the first measurement; the trace is the median of the last ones
+    std::vector<StepTrace> measured;
+    std::shared_ptr<const Plan> plan;
+    std::shared_ptr<const Schedule> schedule;
+    bool planning = false;
+    int64_t infeasible_at = 0;  // no plan was found for so many bytes
+    int64_t margin = 0;         // bytes that plans leave free, since one took more than it said
+    int replans = 0;
+    int steps_since_plan = 0;  // that followed it
+  };
+  using Sequences = std::list<std::shared_ptr<Sequence>>;  // the last used first
+
+  struct Job {
+    std::shared_ptr<Sequence> sequence;
+    StepTrace trace;
+    int64_t budget;
+    std::vector<Plan> known;
+  };
+
+  /// A schedule that can be followed, and its plan.
+  struct Found {
+    std::shared_ptr<const Schedule> schedule;
+    std::shared_ptr<const Plan> plan;
+  };
+  Found first(int64_t available);
+  Found find(uint64_t hash, int64_t available);
+  void ended(const StepRecord& record, const EndedStep& step, const Plan* followed);
+  void ended_unmeasured();
+
+  // With the lock:
+  std::shared_ptr<Sequence> sequence_of(MappedTrace mapped);
+  void adopt(Sequence& sequence, Plan plan);
+  void consider(const std::shared_ptr<Sequence>& sequence, const StepRecord& record,
+                const EndedStep& step);
+  void begin_planning(const std::shared_ptr<Sequence>& sequence, int64_t available);
+  static Found of(const Sequence& sequence, int64_t available);
+  void index(const std::shared_ptr<Sequence>& sequence);
+  void forget_oldest();
+  void work(const std::stop_token& stop);
+
+  mutable std::mutex mutex_;
+  Sequences sequences_;
+  std::unordered_map<uint64_t, std::weak_ptr<Sequence>> by_hash_;  // of each beginning
+  std::vector<Plan> offered_;
+  std::optional<Plan> followed_;
+  std::optional<StepTrace> trace_;
+  BudgetSummary counts_;
+  bool stopped_ = false;
+
+  std::list<Job> jobs_;
+  bool busy_ = false;
+  std::condition_variable_any wake_, idle_;
+  std::jthread worker_;  // begun with the first job
+};
+
+}  // namespace reprise::detail

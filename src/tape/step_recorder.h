@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include <c10/core/Storage.h>
+
+#include "meter/gauge.h"
+#include "tape/dropping_clock.h"
+#include "tape/step_record.h"
+
+// Measures a step for its tape. The tape tells what happens; this keeps clock and gauge. Not
+// thread-safe: called under the tape's lock, except where it says otherwise.
+
+namespace reprise::detail {
+
+class StepRecorder {
+ public:
+  /// Nanoseconds from anywhere; empty: the machine's clock. Another one where nothing is computed.
+  using Clock = std::function<int64_t()>;
+
+  explicit StepRecorder(Clock clock);
+  ~StepRecorder();
+  StepRecorder(const StepRecorder&) = delete;
+  StepRecorder& operator=(const StepRecorder&) = delete;
+
+  /// Nobody else has begun to measure.
+  bool is_valid() const;
+  void spoil() { spoilt_ = true; }
+
+  // The forward pass. Without the tape's lock:
+  void operator_begins();
+  void operator_ends();
+  // What was measured between these two belongs to a node:
+  void note(std::string name);
+
+  StepRecord& record() { return record_; }
+
+  /// This block counts on until the end of the forward pass, whenever it goes.
+  static void count_on(const c10::Storage& contents);
+  /// This block counts no longer, though it is still there.
+  void discount(const c10::Storage& contents);
+
+  void end_forward();
+
+  // The backward pass.
+  /// An unpack begins, of a node of the graph; true if that is another node than before, so that an
+  /// event has ended and a new one begins.
+  bool unpack_begins(const void* node, NodeId belongs_to);
+  void unpack_ends(ValueId value);
+  /// Whether the record is valid.
+  bool end_backward();
+
+ private:
+  int64_t now() const;
+  int64_t dropping() const;
+  void close_event();
+
+  const Clock clock_;
+  Gauge& gauge_;
+  Gauge::Epoch epoch_;
+  bool spoilt_ = false;
+  StepRecord record_;
+  int64_t began_ = 0, dropping_at_begin_ = 0;
+  int64_t operator_began_ = 0, operator_dropping_ = 0;
+  int64_t operator_time_ = 0, operator_peak_ = 0;
+  const void* node_ = nullptr;
+  int64_t event_began_ = 0, event_dropping_ = 0;
+};
+
+}  // namespace reprise::detail
