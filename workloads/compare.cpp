@@ -145,7 +145,7 @@ void warm_up_all(Workload& workload, std::vector<Contestant>& contestants,
     for (auto each = contestants.begin(); each != contestants.end();) {
       progress.next(each->strategy.text);
       try {
-        warm_up(workload, *each, trace);
+        warm_up(workload, *each);
         ++each;
       } catch (const BudgetInfeasible&) {
         if (!options.keep_infeasible) throw;

@@ -34,15 +34,9 @@ void make_budgets(Workload& workload, std::vector<Contestant>& contestants) {
   }
 }
 
-void warm_up(Workload& workload, Contestant& contestant, PlainTrace& trace) {
+void warm_up(Workload& workload, Contestant& contestant) {
   const auto step = [&] { measure_step(workload, contestant.strategy, 0, contestant.limit()); };
   if (contestant.limit() == nullptr || stays_online(contestant.strategy)) return step();
-  try {
-    return settle(*contestant.budget, step);
-  } catch (const BudgetInfeasible&) {
-    contestant.budget->follow(plan_within("strategy '" + contestant.strategy.text + "': ",
-                                          trace.step(), *contestant.row.budget_bytes));
-  }
   settle(*contestant.budget, step);
 }
 

@@ -45,10 +45,9 @@ class PlainTrace {
 /// below what is live before a step.
 void make_budgets(Workload& workload, std::vector<Contestant>& contestants);
 
-/// Unmeasured steps: one or, under a budget, so many that the next ones are planned. A budget that
-/// is too small for a step without a plan is given one. Throws BudgetInfeasible where there is
-/// none.
-void warm_up(Workload& workload, Contestant& contestant, PlainTrace& trace);
+/// Unmeasured steps: one or, under a budget, so many that the next ones are planned. Throws
+/// BudgetInfeasible.
+void warm_up(Workload& workload, Contestant& contestant);
 
 /// Fills in what the plans of a contestant's budget predicted, if it has one.
 void note_plans(Contestant& contestant);

@@ -200,14 +200,16 @@ std::optional<Budget> budget_for(Workload& workload, const TrainOptions& options
   return budget;
 }
 
-// After the first step. Where it has the planned operators and does not follow the plan all the
-// same, some size that is no value's is another one, as scratch is with other threads.
+// The first step shows what operators there are, and the next ones follow the plan. Where they do
+// not, it takes more than was planned by what is no value, such as scratch with other threads.
 void see_whether_followed(const PlanFile& plan, const Budget& budget, Training& training) {
-  if (budget.followed()) return;
-  if (const auto step = budget.trace()) require_same_operators(plan, *step);
-  training.warnings.emplace_back(
-      "the first step did not follow the plan, as it does not take what was planned to the byte; "
-      "steps are planned as they are now, within the same budget");
+  if (training.steps == training.first_step) {
+    if (const auto step = budget.trace()) require_same_operators(plan, *step);
+  } else if (training.steps == training.first_step + 1 && !budget.followed()) {
+    training.warnings.emplace_back(
+        "the plan is not followed: by what the first step took, it would not fit any more; steps "
+        "are planned anew, within the same budget");
+  }
 }
 
 }  // namespace
@@ -243,9 +245,7 @@ Training train(Workload& workload, const TrainOptions& options) {
   for (bool last = false; !last;) {
     const TrainingStep step = run.step();
     const int64_t number = step.step;
-    if (options.plan && number == training.first_step) {
-      see_whether_followed(*options.plan, *budget, training);
-    }
+    if (options.plan) see_whether_followed(*options.plan, *budget, training);
     note(training, step, run.monitor().steps().back().base_bytes);
     training.reached_loss = options.until_loss && step.loss <= *options.until_loss;
     last = training.reached_loss || (options.steps && number >= *options.steps);

@@ -76,7 +76,7 @@ struct StrategyRow {
 struct InfeasibleBudget {
   std::string strategy;
   int64_t budget_bytes = 0;
-  int64_t least_bytes = 0;  ///< the least that a plan was found for; 0 if it is not known
+  int64_t least_bytes = 0;  ///< the least that a plan was found for; 0 if that is no more
 };
 
 /// Strategies side by side, measured in one run. The first row is plain.

@@ -57,7 +57,7 @@ TextTable budget_table(const Comparison& comparison) {
   for (const InfeasibleBudget& budget : comparison.infeasible) {
     const std::string least = budget.least_bytes > 0
                                   ? "infeasible: the least is " + format_bytes(budget.least_bytes)
-                                  : std::string("infeasible");
+                                  : std::string("infeasible in its first step, which has no plan");
     table.add_row({budget.strategy, format_bytes(budget.budget_bytes), "-", "-", "-", "-", "-", "-",
                    "-", least});
   }
