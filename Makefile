@@ -17,12 +17,14 @@ configure: setup
 build: configure ## library, command, tests and examples, in build/
 	@cmake --build $(BUILD_DIR) --parallel $(JOBS)
 
-demo: configure ## plain and checkpointed training, side by side
+DEMO = gpt --layers 4 --width 192 --heads 4 --context 128
+demo: configure ## a language model on a text, plainly and in half the memory, with the same losses
 	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target reprise_command
-	$(BUILD_DIR)/reprise compare digits
-	$(BUILD_DIR)/reprise compare blocks --layers 24 --strategies plain,checkpoint,segments:5
-	$(BUILD_DIR)/reprise train digits --steps 200 --log-every 50 --strategy plain
-	$(BUILD_DIR)/reprise train digits --steps 200 --log-every 50 --strategy checkpoint
+	$(BUILD_DIR)/reprise train $(DEMO) --steps 40 --log-every 10
+	$(BUILD_DIR)/reprise train $(DEMO) --steps 40 --log-every 10 --budget 50%
+	$(BUILD_DIR)/reprise compare $(DEMO) --steps 6 --strategies plain,checkpoint,budget=50% \
+	  --report $(BUILD_DIR)/demo.html --timeline $(BUILD_DIR)/demo_memory.svg
+	@echo "memory over time, one picture each: $(BUILD_DIR)/demo_memory.svg; all: $(BUILD_DIR)/demo.html"
 
 test: build ## all tests
 	@ctest --test-dir $(BUILD_DIR) --output-on-failure --parallel $(JOBS) \

@@ -86,6 +86,7 @@ PUBLIC_ROOMS = {
     "html_report.h": "report",
     "snapshot.h": "report",
     "profile_report.h": "report",
+    "plan_report.h": "report",
     "reprise.h": "umbrella",
 }
 

@@ -40,6 +40,12 @@ REPORTS = {
         ["compare", *SMALL_GPT, "--steps", "3", "--strategies",
          "plain,checkpoint,ffn,tape:full,tape:keep_matmuls"],
         ["Time against memory", "tape:keep_matmuls", "saved activations", "aten::"]),
+    "compare_budgets": (
+        ["compare", "blocks", "--layers", "8", "--steps", "2", "--budget-scan", "40%..100%/4"],
+        ["Time against memory", "budget=60%", "Budgets, predicted and measured", "bound"]),
+    "plan_gpt": (
+        ["plan", *SMALL_GPT, "--budget", "60%"],
+        ["Time at each budget", "Predicted memory over the step", "Command and machine"]),
     "train_digits": (
         ["train", "digits", "--steps", "60", "--log-every", "2", "--strategy", "checkpoint"],
         ["Peak memory of each step", "accuracy", "Memory over time", "parameters"]),

@@ -15,7 +15,6 @@ namespace reprise {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 using tests::Outcome;
 
 Outcome run(const std::string& arguments) { return tests::run_command(REPRISE_COMMAND, arguments); }
@@ -38,7 +37,7 @@ TEST(BudgetCommand, rejects_what_is_no_budget_in_one_clear_line) {
            {"1e3MiB", "unknown unit 'e3MiB'"},
            {"99999999999999999999TiB", "no memory is of this size"},
        }) {
-    for (const std::string verb : {"train ", "compare "}) {
+    for (const std::string verb : {"train ", "compare ", "plan "}) {
       SCOPED_TRACE(verb + mistake.budget);
       const Outcome outcome = run(verb + kBlocks + " --steps 1 --budget " + mistake.budget);
       EXPECT_EQ(outcome.code, 2);
@@ -77,7 +76,7 @@ TEST(BudgetCommand, compares_budgets_with_plain) {
       run(std::string("compare ") + kBlocks + " --steps 2 --train 2 --strategies plain,budget=80%" +
           " --budget 60% --json " + folder.path("out"));
   ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("note: budget=60% is "));
+  EXPECT_THAT(outcome.out, HasSubstr("predicted peak"));
   const auto json = nlohmann::json::parse(tests::read_file(folder.path("out")));
   const int64_t plain = json["rows"][0]["peak_bytes"];
   for (int i = 1; i <= 2; ++i) {
@@ -85,7 +84,76 @@ TEST(BudgetCommand, compares_budgets_with_plain) {
     EXPECT_LE(row["peak_bytes"], row["budget_bytes"]);
     EXPECT_LT(row["budget_bytes"], plain);
     EXPECT_GT(row["recomputed_ops"], 0);
+    EXPECT_EQ(row["budget"]["limit_bytes"], row["budget_bytes"]);
+    EXPECT_LE(row["budget"]["peak_bytes"], row["budget_bytes"]);
   }
+}
+
+TEST(BudgetCommand, measured_steps_are_planned_ones_and_stand_beside_their_prediction) {
+  const tests::TempFolder folder;
+  const Outcome outcome =
+      run(std::string("compare ") + kBlocks +
+          " --steps 3 --strategies budget=70%,online=70% --json " + folder.path("out"));
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  const auto json = nlohmann::json::parse(tests::read_file(folder.path("out")));
+  const auto &planned = json["rows"][1], &online = json["rows"][2];
+  EXPECT_GE(planned["budget"]["planned_steps"], 3);
+  EXPECT_LE(planned["predicted_peak_bytes"], planned["budget_bytes"]);
+  EXPECT_GT(planned["predicted_step_ms"], 0);
+  EXPECT_EQ(online["budget"]["planned_steps"], 0);
+  EXPECT_EQ(online["budget"]["plans"], 0);
+  EXPECT_TRUE(online["predicted_peak_bytes"].is_null());
+  EXPECT_LE(online["peak_bytes"], online["budget_bytes"]);
+}
+
+TEST(BudgetCommand, scans_budgets_and_says_which_are_too_small) {
+  const tests::TempFolder folder;
+  const Outcome outcome = run(std::string("compare ") + kBlocks +
+                              " --steps 1 --strategies plain --budget-scan 5%..95%/3 --json " +
+                              folder.path("out") + " --report " + folder.path("out.svg"));
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("infeasible: the least is "));
+  const auto json = nlohmann::json::parse(tests::read_file(folder.path("out")));
+  ASSERT_EQ(json["rows"].size(), 3);
+  EXPECT_EQ(json["rows"][1]["strategy"], "budget=50%");
+  EXPECT_EQ(json["rows"][2]["strategy"], "budget=95%");
+  ASSERT_EQ(json["infeasible"].size(), 1);
+  EXPECT_EQ(json["infeasible"][0]["strategy"], "budget=5%");
+  EXPECT_GT(json["infeasible"][0]["least_bytes"], json["infeasible"][0]["budget_bytes"]);
+  EXPECT_THAT(
+      tests::read_file(folder.path("out.svg")),
+      ::testing::AllOf(HasSubstr("no schedule that fits takes less"), HasSubstr(">bound<")));
+}
+
+TEST(BudgetCommand, refuses_bad_scans_in_one_clear_line) {
+  const std::string compare = std::string("compare ") + kBlocks + " --budget-scan ";
+  for (const tests::Mistake& mistake : std::vector<tests::Mistake>{
+           {compare + "banana", 2, "--budget-scan: expected a range of budgets"},
+           {compare + "20%..100%", 2, "expected a range of budgets"},
+           {compare + "20%/9", 2, "expected a range of budgets"},
+           {compare + "20%..101%/9", 2, "no more than 100%"},
+           {compare + "0%..100%/9", 2, "must be more than nothing"},
+           {compare + "1MiB..2MiB/9", 2, "is no share"},
+           {compare + "20%..100%/0", 2, "is no number of budgets"},
+           {compare + "20%..100%/1000", 2, "from 1 to 100"},
+           {compare + "20%..100%/1", 2, "two ends"},
+           {compare + "20%..20%/3", 2, "one budget only"},
+           {compare + "20%..100%/9 --segment-scan", 2, "--budget-scan together with"},
+       }) {
+    tests::expect_rejected(REPRISE_COMMAND, mistake);
+  }
+}
+
+TEST(BudgetCommand, training_ends_with_what_was_predicted_and_measured) {
+  const tests::TempFolder folder;
+  const Outcome outcome =
+      run(std::string("train ") + kBlocks + " --steps 4 --budget 70% --json " + folder.path("out"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("\nbudget\nlimit "));
+  const auto budget = nlohmann::json::parse(tests::read_file(folder.path("out")))["budget"];
+  EXPECT_GT(budget["limit_bytes"], 0);
+  EXPECT_LE(budget["peak_bytes"], budget["limit_bytes"]);
+  EXPECT_GT(budget["plain_peak_bytes"], budget["limit_bytes"]);
 }
 
 }  // namespace

@@ -82,21 +82,23 @@ TEST(FormatBytes, keeps_three_digits_and_names_the_unit) {
 
 TEST(ComparisonJson, has_the_fields_of_the_schema_in_its_order) {
   const auto json = nlohmann::ordered_json::parse(to_json(example()));
-  EXPECT_THAT(keys_of(json), ElementsAre("schema", "workload", "device", "libtorch", "threads",
-                                         "parameters", "base_bytes", "steps", "segment_scan",
-                                         "train_steps", "quality_name", "quality_unit", "rows"));
+  EXPECT_THAT(keys_of(json),
+              ElementsAre("schema", "workload", "device", "libtorch", "threads", "parameters",
+                          "base_bytes", "steps", "segment_scan", "train_steps", "quality_name",
+                          "quality_unit", "rows", "infeasible"));
   EXPECT_EQ(json["schema"], 1);
   EXPECT_EQ(json["parameters"], 1234567);
   ASSERT_EQ(json["rows"].size(), 2);
-  EXPECT_THAT(keys_of(json["rows"][0]),
-              ElementsAre("strategy", "peak_bytes", "held_bytes", "memory_ratio", "rss_peak_bytes",
-                          "step_ms_median", "step_ms_min", "step_ms_q1", "step_ms_q3",
-                          "step_ms_max", "outlier_steps", "time_ratio", "time_ratio_low",
-                          "time_ratio_high", "samples_per_second", "loss", "quality", "exact",
-                          "grads_bit_equal", "max_abs_grad_diff", "buffers_bit_equal", "segments",
-                          "longest_segment_layers", "recomputed_ops", "recomputed_ms",
-                          "offloaded_bytes", "rng_preserved", "budget_bytes",
-                          "predicted_peak_bytes", "predicted_step_ms", "regions", "training"));
+  EXPECT_THAT(
+      keys_of(json["rows"][0]),
+      ElementsAre("strategy", "peak_bytes", "held_bytes", "memory_ratio", "rss_peak_bytes",
+                  "step_ms_median", "step_ms_min", "step_ms_q1", "step_ms_q3", "step_ms_max",
+                  "outlier_steps", "time_ratio", "time_ratio_low", "time_ratio_high",
+                  "samples_per_second", "loss", "quality", "exact", "grads_bit_equal",
+                  "max_abs_grad_diff", "buffers_bit_equal", "segments", "longest_segment_layers",
+                  "recomputed_ops", "recomputed_ms", "offloaded_bytes", "rng_preserved",
+                  "budget_bytes", "predicted_peak_bytes", "predicted_step_ms", "budget", "regions",
+                  "training"));
   EXPECT_THAT(keys_of(json["rows"][1]["regions"][0]),
               ElementsAre("name", "runs", "replays", "milliseconds", "dropped_bytes",
                           "preserves_rng", "saves_nothing"));
@@ -167,7 +169,7 @@ TEST(TrainingJson, has_settings_log_and_end) {
                           "autocast", "first_step", "base_bytes", "log", "steps", "loss",
                           "reached_loss", "quality", "quality_name", "quality_unit", "peak_bytes",
                           "total_peak_bytes", "seconds", "samples_per_second", "skipped_steps",
-                          "interrupted", "sample", "warnings", "regions"));
+                          "interrupted", "sample", "warnings", "regions", "budget"));
   EXPECT_TRUE(json["max_steps"].is_null());
   EXPECT_EQ(json["until_loss"], 0.5);
   EXPECT_TRUE(json["quality_name"].is_null());

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include <reprise/budget_infeasible.h>
 #include <reprise/error.h>
+#include <reprise/report.h>
 
 #include "workloads/words.h"
 
@@ -57,6 +59,20 @@ BudgetSize parse_budget_size(const std::string& where, const std::string& text) 
   if (bytes < 1 || bytes >= 0x1p62) refuse(where, "no memory is of this size: '" + text + "'");
   size.bytes = static_cast<int64_t>(bytes);
   return size;
+}
+
+int64_t bytes_above_base(const std::string& where, const BudgetSize& size, int64_t base_bytes,
+                         int64_t plain_peak_bytes) {
+  if (size.above_base > 0) return size.above_base;
+  if (size.bytes == 0) {
+    return std::max<int64_t>(
+        1, static_cast<int64_t>(size.share * static_cast<double>(plain_peak_bytes)));
+  }
+  if (size.bytes > base_bytes) return size.bytes - base_bytes;
+  throw BudgetInfeasible(where + format_bytes(base_bytes) + " are live before a step",
+                         "a size counts parameters and data too: give it more, or say what a step "
+                         "may take above them, as P%",
+                         size.bytes, base_bytes, "");
 }
 
 std::optional<int64_t> machine_bytes() {

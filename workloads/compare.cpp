@@ -5,10 +5,10 @@
 #include <cmath>
 #include <utility>
 
-#include <reprise/budget_infeasible.h>
 #include <reprise/error.h>
 #include <reprise/stats.h>
 
+#include "workloads/compare_budgets.h"
 #include "workloads/compare_training.h"
 #include "workloads/libtorch.h"
 #include "workloads/measured_step.h"
@@ -16,13 +16,6 @@
 
 namespace reprise::workloads {
 namespace {
-
-// A strategy and what its measured steps have shown so far.
-struct Contestant {
-  Strategy strategy;
-  StrategyRow row;
-  std::vector<double> milliseconds;
-};
 
 std::vector<Strategy> plain_first(std::vector<Strategy> strategies) {
   const auto plain = std::find_if(strategies.begin(), strategies.end(),
@@ -38,7 +31,8 @@ std::vector<Strategy> plain_first(std::vector<Strategy> strategies) {
 // A layer that is cut into parts is as many regions.
 Contestant enter(Workload& workload, const Strategy& strategy) {
   workload.check(strategy);
-  Contestant contestant{strategy, {}, {}};
+  Contestant contestant;
+  contestant.strategy = strategy;
   StrategyRow& row = contestant.row;
   row.strategy = strategy.text;
   row.exact = parts_of(strategy) == 1;
@@ -77,37 +71,11 @@ void add_step(Contestant& contestant, const MeasuredStep& step, const StepResult
   row.max_abs_grad_diff = std::max(row.max_abs_grad_diff, difference.max_abs);
 }
 
-// A size counts the base too. A share is one of plain's peak above its base, in a step of its own.
-void set_budgets(Workload& workload, std::vector<Contestant>& contestants) {
-  std::optional<MeasuredStep> plain;
-  for (Contestant& contestant : contestants) {
-    const auto size = budget_of(contestant.strategy);
-    if (!size) continue;
-    if (!plain) {
-      measure_step(workload, contestants.front().strategy, 0);  // not the first one
-      plain = measure_step(workload, contestants.front().strategy, 0);
-      plain->results = {};
-    }
-    const int64_t bytes =
-        size->bytes > 0
-            ? size->bytes - plain->base_bytes
-            : static_cast<int64_t>(size->share * static_cast<double>(plain->peak_bytes));
-    if (bytes < 1) {
-      throw BudgetInfeasible("strategy '" + contestant.strategy.text + "': " +
-                                 format_bytes(plain->base_bytes) + " are live before a step",
-                             "a size counts parameters and data too: give it more, or say what a "
-                             "step may take above them with budget=P%",
-                             size->bytes, plain->base_bytes, "");
-    }
-    contestant.row.budget_bytes = bytes;
-  }
-}
-
 // In a step of its own, as counting operators takes time.
 void count_replays(Workload& workload, Contestant& contestant) {
   const ReplayCounter counter;
   const RegionReport report;
-  measure_step(workload, contestant.strategy, 0, contestant.row.budget_bytes);
+  measure_step(workload, contestant.strategy, 0, contestant.limit());
   const ReplayStats stats = counter.stats();
   contestant.row.recomputed_ops = stats.operators;
   contestant.row.recomputed_ms = stats.milliseconds;
@@ -127,6 +95,7 @@ void finish_row(Contestant& contestant, const Contestant& plain, int64_t samples
   row.memory_ratio =
       static_cast<double>(row.peak_bytes) / static_cast<double>(plain.row.peak_bytes);
   row.time_ratio = spread.median / spread_of(plain.milliseconds).median;
+  note_plans(contestant);
   if (&contestant == &plain) return;
   if (const auto interval = ratio_interval(contestant.milliseconds, plain.milliseconds)) {
     row.time_ratio_low = interval->low;
@@ -156,8 +125,7 @@ void run_rounds(Workload& workload, std::vector<Contestant>& contestants,
     StepResults expected;
     for (Contestant& contestant : contestants) {
       progress.next(contestant.strategy.text);
-      MeasuredStep measured =
-          measure_step(workload, contestant.strategy, step, contestant.row.budget_bytes);
+      MeasuredStep measured = measure_step(workload, contestant.strategy, step, contestant.limit());
       const bool first = &contestant == &contestants.front();
       if (first) {
         require_finite(measured.results.loss.item<double>(), step);
@@ -165,6 +133,27 @@ void run_rounds(Workload& workload, std::vector<Contestant>& contestants,
         expected = measured.results;
       }
       add_step(contestant, measured, expected);
+    }
+  }
+}
+
+// Budgets that are too small leave the comparison here, where that was asked for.
+void warm_up_all(Workload& workload, std::vector<Contestant>& contestants,
+                 const CompareOptions& options, Progress& progress, Comparison& comparison) {
+  PlainTrace trace(workload);
+  for (int64_t round = 0; round < options.warmup; ++round) {
+    for (auto each = contestants.begin(); each != contestants.end();) {
+      progress.next(each->strategy.text);
+      try {
+        warm_up(workload, *each);
+        ++each;
+      } catch (const BudgetInfeasible&) {
+        if (!options.keep_infeasible) throw;
+        const int64_t bytes = *each->row.budget_bytes;
+        const int64_t least = trace.least_bytes();
+        comparison.infeasible.push_back({each->strategy.text, bytes, least > bytes ? least : 0});
+        each = contestants.erase(each);
+      }
     }
   }
 }
@@ -195,16 +184,11 @@ Comparison compare(Workload& workload, const std::vector<Strategy>& strategies,
   comparison.parameters = workload.parameter_count();
   comparison.steps = options.steps;
 
-  set_budgets(workload, contestants);
+  make_budgets(workload, contestants);
   const auto entries = static_cast<int64_t>(contestants.size());
   const int64_t runs = options.train > 0 ? 1 : 0;
   Progress progress(options, entries * (options.warmup + options.steps + 1 + runs));
-  for (int64_t round = 0; round < options.warmup; ++round) {
-    for (Contestant& contestant : contestants) {
-      progress.next(contestant.strategy.text);
-      measure_step(workload, contestant.strategy, 0, contestant.row.budget_bytes);
-    }
-  }
+  warm_up_all(workload, contestants, options, progress, comparison);
   run_rounds(workload, contestants, options, progress, comparison);
   const std::optional<Quality> quality = workload.quality();
   if (quality) {

@@ -26,21 +26,33 @@ std::vector<torch::Tensor> take_gradients(Workload& workload, Batch& batch) {
   return gradients;
 }
 
+// Puts buffers back when it goes, also where a step has failed.
+class Restored {
+ public:
+  explicit Restored(Workload& workload) : snapshot_(workload.module().buffers()) {}
+  ~Restored() { snapshot_.restore(); }
+  Restored(const Restored&) = delete;
+  Restored& operator=(const Restored&) = delete;
+
+  int64_t bytes() const { return snapshot_.bytes(); }
+
+ private:
+  const Snapshot snapshot_;
+};
+
 }  // namespace
 
 MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t step,
-                          std::optional<int64_t> budget_bytes) {
+                          Budget* budget) {
   const Meter meter(workload.device());
   Batch batch = workload.batch(step);
-  const Snapshot buffers(workload.module().buffers());
+  const Restored buffers(workload);
   workload.module().zero_grad(/*set_to_none=*/true);
   torch::manual_seed(workload.step_seed(step));
   synchronize(workload.device());
   const bool resident = reset_resident_peak();
 
   MeasuredStep measured;
-  std::optional<Budget> budget;
-  if (budget_bytes) budget = Budget::activations(*budget_bytes, workload.device());
   const UseBudget use(workload, budget);
   PeakScope scope(meter);
   PartsOptions parts;
@@ -60,7 +72,6 @@ MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t 
   measured.results = {result.loss, result.output, take_gradients(workload, batch),
                       generator_states(workload.device()),
                       Snapshot(workload.module().buffers()).contents()};
-  buffers.restore();
   return measured;
 }
 

@@ -33,9 +33,9 @@ struct MeasuredStep {
   StepResults results;
 };
 
-/// `budget_bytes`: what the step may take above its base. Default: as much as it likes.
+/// Under `budget`, if one is given.
 MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t step,
-                          std::optional<int64_t> budget_bytes = {});
+                          Budget* budget = nullptr);
 
 struct Difference {
   bool bit_equal = true;  ///< loss, output and gradients

@@ -19,8 +19,9 @@ enum class StepKind {
 };
 
 /// Gradients are none before and after. The batch is taken in `parts`, by default as the strategy
-/// says. Throws UsageError as Ledger does.
+/// says. Under `budget`, if one is given, a planned step is recorded where there can be one. Throws
+/// UsageError as Ledger does, and BudgetInfeasible.
 Timeline record_step(Workload& workload, const Strategy& strategy, StepKind kind,
-                     std::optional<int64_t> parts = std::nullopt);
+                     std::optional<int64_t> parts = std::nullopt, Budget* budget = nullptr);
 
 }  // namespace reprise::workloads

@@ -24,7 +24,8 @@ ForwardResult run_in_parts(Workload& workload, const Strategy& strategy, const B
     // A whole batch needs no weight, and to count what it weighs may take an operator.
     const double weight = options.parts == 1 ? 1 : workload.loss_weight(part);
     if (options.on_begin) options.on_begin();
-    const ForwardResult result = workload.run(strategy, part);
+    ForwardResult result = workload.run(strategy, part);
+    if (!options.outputs) result.output.reset();  // its bytes are the backward pass's
     if (options.on_forward) options.on_forward();
     group.backward(scaled(result.loss, options.scaler), weight);
     if (options.outputs) outputs.push_back(result.output.detach());

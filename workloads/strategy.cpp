@@ -129,6 +129,12 @@ const std::vector<Word>& words() {
        [](const std::string& text, const std::string& value) -> StrategyKind {
          return UnderBudget{parse_budget_size("strategy '" + text + "': ", value)};
        }},
+      {"online",
+       "online=SIZE or online=P%",
+       {},
+       [](const std::string& text, const std::string& value) -> StrategyKind {
+         return UnderBudget{parse_budget_size("strategy '" + text + "': ", value), true};
+       }},
   };
   return kWords;
 }
@@ -193,12 +199,14 @@ bool is_number(const std::string& text) {
                                       [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
+bool takes_bytes(const std::string& name) { return name == "budget" || name == "online"; }
+
 StrategyKind parse_kind(const std::string& text, const std::string& base) {
   const std::size_t colon = base.find_first_of(":=");
   const std::string name = base.substr(0, colon);
   for (const Word& word : words()) {
     if (word.name != name) continue;
-    if (colon != std::string::npos && (base[colon] == '=') != (name == "budget")) {
+    if (colon != std::string::npos && base[colon] != (takes_bytes(name) ? '=' : ':')) {
       bad_value(text, "it is written " + word.usage);
     }
     const bool has_value = colon != std::string::npos;
@@ -255,6 +263,10 @@ const std::string& strategy_grammar() {
     return "strategies: " + join(usages) + "; those that checkpoint regions take" + options;
   }();
   return kGrammar;
+}
+
+Strategy plan_strategy(int64_t above_base) {
+  return {"plan", UnderBudget{BudgetSize{.above_base = above_base}}};
 }
 
 Strategy parse_strategy(const std::string& text) {
@@ -353,6 +365,11 @@ int64_t parts_of(const Strategy& strategy) {
 std::optional<BudgetSize> budget_of(const Strategy& strategy) {
   const auto* budget = std::get_if<UnderBudget>(&strategy.kind);
   return budget != nullptr ? std::optional<BudgetSize>(budget->size) : std::nullopt;
+}
+
+bool stays_online(const Strategy& strategy) {
+  const auto* budget = std::get_if<UnderBudget>(&strategy.kind);
+  return budget != nullptr && budget->online;
 }
 
 std::optional<std::string> part_of(const Strategy& strategy) {

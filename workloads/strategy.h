@@ -64,7 +64,8 @@ struct InParts {
 
 struct UnderBudget {
   BudgetSize size;
-};  // budget=SIZE, budget=P%
+  bool online = false;  ///< never planned
+};                      // budget=SIZE, budget=P%, online=SIZE, online=P%
 
 using StrategyKind =
     std::variant<Plain, EachBlock, BalancedSegments, SizedSegments, CutAfter, LayerRange, EveryNth,
@@ -82,6 +83,10 @@ struct Strategy {
   CheckpointOptions region = {};  ///< of each checkpointed region
   bool is_plain() const { return std::holds_alternative<Plain>(kind); }
 };
+
+/// Follows a plan for so many bytes above base. Its text is "plan", which is no word of the
+/// grammar.
+Strategy plan_strategy(int64_t above_base);
 
 /// The whole grammar in one line, for hints and help.
 const std::string& strategy_grammar();
@@ -115,8 +120,11 @@ bool asks_for_parts(const Strategy& strategy);
 int64_t parts_of(const Strategy& strategy);
 
 /// The budget that a strategy trains under; none for the others. Who runs the steps makes the
-/// Budget and gives it to the workload.
+/// Budget and gives it to the workload: see use_budget.h.
 std::optional<BudgetSize> budget_of(const Strategy& strategy);
+
+/// Whether that budget makes no plans.
+bool stays_online(const Strategy& strategy);
 
 /// The part of each layer that a strategy asks for; none for those that ask for whole layers.
 std::optional<std::string> part_of(const Strategy& strategy);

@@ -43,6 +43,11 @@ void require_sense(Workload& workload, const TrainOptions& options) {
                      "give one of them");
   }
   workload.require_parts(options.accumulate);
+  if (options.plan && options.accumulate > 1) {
+    throw UsageError(
+        "a plan is for a step whose batch is whole, and --accumulate takes it in parts",
+        "plan with a smaller --batch, or leave one of them out");
+  }
   if (options.save_every > 0 && !options.save) {
     throw UsageError("--save-every without --save", "name the file with --save FILE");
   }
@@ -63,6 +68,7 @@ class Run {
   Run(Workload& workload, const TrainOptions& options)
       : workload_(workload),
         options_(options),
+        strategy_(options.plan ? plan_strategy(options.plan->plan.budget_bytes) : options.strategy),
         optimizer_(workload.make_optimizer()),
         monitor_(workload.device()) {
     if (workload.autocast() == c10::kHalf) scaler_.emplace();
@@ -135,7 +141,7 @@ class Run {
     parts.parts = parts_in(options_);
     parts.scaler = scaler_ ? &*scaler_ : nullptr;
     parts.outputs = false;
-    const torch::Tensor loss = run_in_parts(workload_, options_.strategy, batch, parts).loss;
+    const torch::Tensor loss = run_in_parts(workload_, strategy_, batch, parts).loss;
     if (scaler_) scaler_->unscale(*optimizer_);
     if (const auto norm = workload_.max_gradient_norm()) {
       torch::nn::utils::clip_grad_norm_(workload_.module().parameters(), *norm);
@@ -151,6 +157,7 @@ class Run {
 
   Workload& workload_;
   const TrainOptions& options_;
+  const Strategy strategy_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::optional<GradScaler> scaler_;
   TrainMonitor monitor_;
@@ -170,7 +177,8 @@ void note(Training& training, const TrainingStep& step, int64_t base) {
 void finish(Training& training, Workload& workload, const Run& run) {
   const MonitorSummary summary = run.monitor().summary();
   training.samples_per_second = summary.samples_per_second;
-  training.warnings = summary.warnings;
+  training.warnings.insert(training.warnings.end(), summary.warnings.begin(),
+                           summary.warnings.end());
   training.skipped_steps = run.skipped();
   training.sample = workload.sample();
   if (const auto quality = workload.quality()) {
@@ -184,11 +192,24 @@ void finish(Training& training, Workload& workload, const Run& run) {
 
 namespace {
 
-// A size counts all bytes. Of a share, the first step runs plainly and is measured.
-std::optional<Budget> make_budget(const Strategy& strategy, torch::Device device) {
-  const auto size = budget_of(strategy);
-  if (!size) return std::nullopt;
-  return size->bytes > 0 ? Budget(size->bytes, device) : Budget::fraction(size->share, device);
+std::optional<Budget> budget_for(Workload& workload, const TrainOptions& options) {
+  if (!options.plan) return make_budget(options.strategy, workload.device());
+  std::optional<Budget> budget =
+      make_budget(plan_strategy(options.plan->plan.budget_bytes), workload.device());
+  budget->follow(options.plan->plan);
+  return budget;
+}
+
+// The first step shows what operators there are, and the next ones follow the plan. Where they do
+// not, it takes more than was planned by what is no value, such as scratch with other threads.
+void see_whether_followed(const PlanFile& plan, const Budget& budget, Training& training) {
+  if (training.steps == training.first_step) {
+    if (const auto step = budget.trace()) require_same_operators(plan, *step);
+  } else if (training.steps == training.first_step + 1 && !budget.followed()) {
+    training.warnings.emplace_back(
+        "the plan is not followed: by what the first step took, it would not fit any more; steps "
+        "are planned anew, within the same budget");
+  }
 }
 
 }  // namespace
@@ -197,7 +218,7 @@ Training describe(Workload& workload, const TrainOptions& options) {
   require_sense(workload, options);
   Training training;
   training.workload = workload.name();
-  training.strategy = options.strategy.text;
+  training.strategy = options.plan ? "plan" : options.strategy.text;
   training.device = workload.device().str();
   training.libtorch = loaded_libtorch().text();
   training.threads = torch::get_num_threads();
@@ -215,8 +236,8 @@ Training train(Workload& workload, const TrainOptions& options) {
   Training training = describe(workload, options);
   if (options.save) check_writable(*options.save);
   workload.prepare(options.strategy);
-  std::optional<Budget> budget = make_budget(options.strategy, workload.device());
-  const UseBudget use(workload, budget);
+  std::optional<Budget> budget = budget_for(workload, options);
+  const UseBudget use(workload, budget ? &*budget : nullptr);
   Run run(workload, options);
   training.first_step = run.steps_taken() + 1;
   const RegionReport report;
@@ -224,6 +245,7 @@ Training train(Workload& workload, const TrainOptions& options) {
   for (bool last = false; !last;) {
     const TrainingStep step = run.step();
     const int64_t number = step.step;
+    if (options.plan) see_whether_followed(*options.plan, *budget, training);
     note(training, step, run.monitor().steps().back().base_bytes);
     training.reached_loss = options.until_loss && step.loss <= *options.until_loss;
     last = training.reached_loss || (options.steps && number >= *options.steps);
@@ -238,6 +260,7 @@ Training train(Workload& workload, const TrainOptions& options) {
   }
   training.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   training.regions = report.regions();
+  if (budget) training.budget = budget->summary();
   finish(training, workload, run);
   return training;
 }

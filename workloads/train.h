@@ -8,6 +8,7 @@
 
 #include <reprise/report.h>
 
+#include "workloads/plan_file.h"
 #include "workloads/workload.h"
 
 // The training loop: forward by a strategy, backward, optimiser, until a number of steps or a loss
@@ -16,7 +17,8 @@
 namespace reprise::workloads {
 
 struct TrainOptions {
-  Strategy strategy = parse_strategy("plain");
+  Strategy strategy = parse_strategy("plain");  ///< not looked at where there is a plan
+  std::optional<PlanFile> plan;                 ///< follow it, in its bytes
   std::optional<int64_t> steps;       ///< stop after so many, those before a resumed run included
   std::optional<double> until_loss;   ///< stop at a loss of this or less
   int64_t log_every = 10000;          ///< log the first step, every so many, and the last
@@ -37,7 +39,8 @@ Training describe(Workload& workload, const TrainOptions& options);
 /// Trains the workload's weights. Equal workloads, seeds, parts and numbers of steps give
 /// bit-identical losses and weights, whatever the strategy, and however often the run is saved and
 /// resumed. With autocast to float16 the loss is scaled. Throws as describe() does, as
-/// load_resume_file() and save_resume_file() do, and Error as soon as a loss is not finite.
+/// load_resume_file() and save_resume_file() do, Error as soon as a loss is not finite, and
+/// UsageError after the first step when its operators are not those of the plan.
 Training train(Workload& workload, const TrainOptions& options);
 
 }  // namespace reprise::workloads

@@ -27,6 +27,14 @@ void require_parts_of(int64_t samples, int64_t parts) {
 Workload::Workload(std::string name, WorkloadOptions options)
     : name_(std::move(name)), options_(std::move(options)) {}
 
+std::string Workload::model_setting() const {
+  WorkloadOptions options = options_;
+  options.learning_rate.reset();
+  options.schedule.reset();
+  const std::string text = name_ + options_text(options);
+  return text.substr(0, text.rfind(" --seed "));
+}
+
 const std::vector<Layer>& Workload::layers() const {
   static const std::vector<Layer> kNone;
   return kNone;

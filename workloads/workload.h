@@ -83,6 +83,9 @@ class Workload {
 
   /// Name and options, "gpt --layers 6 --seed 0": equal ones begin with equal weights.
   std::string setting() const { return name_ + options_text(options_); }
+
+  /// The same without what changes neither operators nor sizes: seed and rates.
+  std::string model_setting() const;
   std::optional<c10::ScalarType> autocast() const { return options_.autocast; }
 
   virtual torch::nn::Module& module() = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
@@ -33,6 +34,13 @@ class REPRISE_API MetaScope {
 
   /// Whether one lives on this thread.
   static bool active();
+
+  /// Bytes of the tensors without memory that are alive, and the most since reset_peak(), or since
+  /// the scope began: what a meter would count with memory, but for the scratch of kernels. Of all
+  /// threads together.
+  static int64_t live_bytes();
+  static int64_t peak_bytes();
+  static void reset_peak();
 
   /// Operators whose kernels were run, by name: what they allocated and took is real.
   const std::set<std::string>& run_operators() const;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <reprise/budget.h>
 #include <reprise/export.h>
 #include <reprise/region_report.h>
 #include <reprise/text_style.h>
@@ -58,8 +59,9 @@ struct StrategyRow {
   std::vector<RegionStats> regions;  ///< what its regions did in one step
   bool rng_preserved = true;         ///< the RNG stream after the step stands where plain leaves it
   std::optional<int64_t> budget_bytes;
-  std::optional<int64_t> predicted_peak_bytes;
+  std::optional<int64_t> predicted_peak_bytes;  ///< of the plan, where a step followed one
   std::optional<double> predicted_step_ms;
+  std::optional<BudgetSummary> budget;      ///< what its budget has done, warm-up included
   std::optional<TrainingOutcome> training;  ///< where the comparison trained
 
   /// Whether all its regions bring their random draws back; where they do not, nothing in them may
@@ -68,6 +70,13 @@ struct StrategyRow {
 
   /// Whether it kept its promise: plain's bits in every step and after training.
   REPRISE_API bool keeps_promise() const;
+};
+
+/// A budget that a comparison could not run.
+struct InfeasibleBudget {
+  std::string strategy;
+  int64_t budget_bytes = 0;
+  int64_t least_bytes = 0;  ///< the least that a plan was found for; 0 if that is no more
 };
 
 /// Strategies side by side, measured in one run. The first row is plain.
@@ -84,6 +93,7 @@ struct Comparison {
   std::string quality_name;            ///< what `quality` measures; empty when there is none
   std::string quality_unit;            ///< "%" where `quality` is a share from 0 to 1
   std::vector<StrategyRow> rows;
+  std::vector<InfeasibleBudget> infeasible;  ///< where they were asked to be told, not thrown
 };
 
 /// One logged step of a training run.
@@ -127,7 +137,8 @@ struct Training {
   bool interrupted = false;   ///< ended before its time by its user
   std::string sample;         ///< what the trained model has made, such as a text; may be empty
   std::vector<std::string> warnings;
-  std::vector<RegionStats> regions;  ///< what the strategy's regions did in all steps together
+  std::vector<RegionStats> regions;     ///< what the strategy's regions did in all steps together
+  std::optional<BudgetSummary> budget;  ///< where it ran under one
 };
 
 /// JSON with a newline at the end. Numbers that are not finite are null.
@@ -136,9 +147,9 @@ REPRISE_API std::string to_json(const Training& training);
 
 /// An aligned table with units, one line for each row, two lines about the run above it, and below
 /// it a note for each strategy whose regions do not preserve their random draws. A scan over
-/// segments has columns of its own; training runs have a table of their own, below. Where the
-/// style's width is too small, columns are left out and named, or each row is set as lines of its
-/// own.
+/// segments has columns of its own; budgets and training runs have tables of their own, below.
+/// Where the style's width is too small, columns are left out and named, or each row is set as
+/// lines of its own.
 REPRISE_API std::string to_table(const Comparison& comparison, const TextStyle& style = {});
 
 /// The same as a document in GitHub's Markdown, with all columns.

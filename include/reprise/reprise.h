@@ -24,6 +24,7 @@
 #include <reprise/monitor.h>
 #include <reprise/nested.h>
 #include <reprise/plan.h>
+#include <reprise/plan_report.h>
 #include <reprise/policy.h>
 #include <reprise/profile.h>
 #include <reprise/profile_report.h>

@@ -66,6 +66,38 @@ Html table_of(const Comparison& comparison) {
   return table.html();
 }
 
+Html budgets_of(const Comparison& comparison) {
+  using Kind = HtmlTable::Kind;
+  HtmlTable table({{"budget", Kind::words},
+                   {"above base"},
+                   {"predicted peak"},
+                   {"measured"},
+                   {"predicted step"},
+                   {"measured"},
+                   {"bound"},
+                   {"fits", Kind::words}});
+  const auto milliseconds = [](double value) { return text(format_milliseconds(value)); };
+  const Html none = text("\u2013");
+  for (const StrategyRow& row : comparison.rows) {
+    if (!row.budget_bytes) continue;
+    const bool planned = row.budget && row.predicted_peak_bytes && row.predicted_step_ms;
+    const bool fits = row.peak_bytes <= *row.budget_bytes;
+    table.add_row(
+        {text(row.strategy), text(format_bytes(*row.budget_bytes)),
+         planned ? text(format_bytes(*row.predicted_peak_bytes)) : none,
+         text(format_bytes(row.peak_bytes)), planned ? milliseconds(*row.predicted_step_ms) : none,
+         milliseconds(row.step_ms_median), planned ? milliseconds(row.budget->bound_ms) : none,
+         element("span", fits ? "good" : "bad", fits ? "yes" : "no")});
+  }
+  for (const InfeasibleBudget& budget : comparison.infeasible) {
+    const std::string least =
+        budget.least_bytes > 0 ? "the least is " + format_bytes(budget.least_bytes) : "infeasible";
+    table.add_row({text(budget.strategy), text(format_bytes(budget.budget_bytes)), none, none, none,
+                   none, none, element("span", "", least)});
+  }
+  return table.html();
+}
+
 Html training_of(const Comparison& comparison) {
   using Kind = HtmlTable::Kind;
   HtmlTable table({{"strategy", Kind::words},
@@ -115,12 +147,21 @@ Html cards_of(const Comparison& comparison) {
 }
 
 Html sections_of(const Comparison& comparison) {
+  const bool line =
+      std::count_if(comparison.rows.begin(), comparison.rows.end(), [](const StrategyRow& row) {
+        return row.budget && row.predicted_peak_bytes;
+      }) > 1;
   const Html picture =
       element(
           "p", "soft",
           "Each mark is a strategy: the further down the less memory, the further left the less "
           "time. Plain, the diamond, is 1\u00D7 on both axes. A bar through a mark is the 95 % "
           "confidence interval of the time ratio.") +
+      (line
+           ? element("p", "soft",
+                     "Budgets are joined. The broken line is their bound: by what was measured, no "
+                     "schedule that fits a budget takes less time.")
+           : Html{}) +
       element("figure", "", Html{draw_time_memory(comparison).inline_text()});
   const Html table =
       element(
@@ -132,6 +173,9 @@ Html sections_of(const Comparison& comparison) {
               (comparison.steps == 1 ? " step." : " steps, taken in turn.")) +
       table_of(comparison);
   Html sections = section("Time against memory", picture) + section("Strategies", table);
+  if (has_budgets(comparison)) {
+    sections += section("Budgets, predicted and measured", budgets_of(comparison));
+  }
   if (comparison.train_steps) {
     sections +=
         section("Trained " + format_count(*comparison.train_steps) + " steps from the same start",

@@ -44,6 +44,35 @@ Html log_of(const Training& training) {
   return element("details", "", element("summary", "", "Logged steps") + table.html());
 }
 
+// What the last planned step was predicted to take, and took.
+Html budget_of(const Training& training) {
+  if (!training.budget) return {};
+  const BudgetSummary& budget = *training.budget;
+  Html content = element(
+      "p", "soft",
+      "At most " + format_bytes(budget.peak) + " of " + format_bytes(budget.limit) +
+          " were live while it was in force. Steps by a plan: " +
+          format_count(budget.planned_steps) + ", without: " + format_count(budget.online_steps) +
+          ". Replays took " + format_milliseconds(budget.replay_ms) + " in all.");
+  if (budget.planned_steps > 0) {
+    HtmlTable table({{"last planned step", HtmlTable::Kind::words},
+                     {"plain"},
+                     {"predicted"},
+                     {"measured"},
+                     {"bound"}});
+    const Html none = text("\u2013");
+    table.add_row({text("peak above base"), text(format_bytes(budget.plain_bytes)),
+                   text(format_bytes(budget.predicted_peak)),
+                   text(format_bytes(budget.measured_peak)), none});
+    table.add_row({text("forward and backward pass"), text(format_milliseconds(budget.plain_ms)),
+                   text(format_milliseconds(budget.predicted_ms)),
+                   text(format_milliseconds(budget.measured_ms)),
+                   text(format_milliseconds(budget.bound_ms))});
+    content += table.html();
+  }
+  return section("Budget", content);
+}
+
 // What else was asked of the run.
 std::string settings(const Training& training) {
   std::string text = "seed " + std::to_string(training.seed);
@@ -105,7 +134,7 @@ Html sections_of(const Training& training) {
   const Curve peaks = curve_of(training, "peak", Unit::bytes, [](const TrainingStep& step) {
     return static_cast<double>(step.total_peak_bytes);
   });
-  return section("Loss", figure(loss_curve(training))) +
+  return section("Loss", figure(loss_curve(training))) + budget_of(training) +
          section("Peak memory of each step",
                  element("p", "soft", "All live bytes, the base included.") + figure(peaks) +
                      log_of(training)) +

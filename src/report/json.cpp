@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
 #include <reprise/report.h>
 
 #include <nlohmann/json.hpp>
@@ -38,6 +40,41 @@ Json json_of(const RegionStats& region) {
       {"dropped_bytes", region.dropped_known ? Json(region.dropped_bytes) : Json(nullptr)},
       {"preserves_rng", region.preserves_rng},
       {"saves_nothing", region.saves_nothing},
+  };
+}
+
+Json json_of(const std::optional<BudgetSummary>& budget) {
+  if (!budget) return nullptr;
+  return {
+      {"limit_bytes", budget->limit},
+      {"base_bytes", budget->base},
+      {"peak_bytes", budget->peak},
+      {"forwards", budget->forwards},
+      {"drops", budget->drops},
+      {"dropped_bytes", budget->dropped_bytes},
+      {"replays", budget->replays},
+      {"replayed_operators", budget->operators},
+      {"replay_ms", budget->replay_ms},
+      {"overruns", budget->overruns},
+      {"online_steps", budget->online_steps},
+      {"planned_steps", budget->planned_steps},
+      {"plans", budget->plans},
+      {"replans", budget->replans},
+      {"predicted_peak_bytes", budget->predicted_peak},
+      {"measured_peak_bytes", budget->measured_peak},
+      {"predicted_ms", budget->predicted_ms},
+      {"measured_ms", budget->measured_ms},
+      {"bound_ms", budget->bound_ms},
+      {"plain_ms", budget->plain_ms},
+      {"plain_peak_bytes", std::max(budget->plain_bytes, budget->plain_peak)},
+  };
+}
+
+Json json_of(const InfeasibleBudget& budget) {
+  return {
+      {"strategy", budget.strategy},
+      {"budget_bytes", budget.budget_bytes},
+      {"least_bytes", budget.least_bytes > 0 ? Json(budget.least_bytes) : Json(nullptr)},
   };
 }
 
@@ -85,6 +122,7 @@ Json json_of(const StrategyRow& row) {
       {"budget_bytes", or_null(row.budget_bytes)},
       {"predicted_peak_bytes", or_null(row.predicted_peak_bytes)},
       {"predicted_step_ms", or_null(row.predicted_step_ms)},
+      {"budget", json_of(row.budget)},
       {"regions", array_of(row.regions)},
       {"training", json_of(row.training)},
   };
@@ -125,6 +163,7 @@ std::string to_json(const Comparison& comparison) {
       {"quality_name", text_or_null(comparison.quality_name)},
       {"quality_unit", text_or_null(comparison.quality_unit)},
       {"rows", array_of(comparison.rows)},
+      {"infeasible", array_of(comparison.infeasible)},
   });
 }
 
@@ -161,6 +200,7 @@ std::string to_json(const Training& training) {
       {"sample", text_or_null(training.sample)},
       {"warnings", training.warnings},
       {"regions", array_of(training.regions)},
+      {"budget", json_of(training.budget)},
   });
 }
 

@@ -81,10 +81,6 @@ std::string training_heading(const Comparison& comparison) {
 std::vector<std::string> notes_of(const Comparison& comparison) {
   std::vector<std::string> notes;
   for (const StrategyRow& row : comparison.rows) {
-    if (row.budget_bytes) {
-      notes.push_back("note: " + row.strategy + " is " + format_bytes(*row.budget_bytes) +
-                      " above base");
-    }
     if (row.preserves_draws()) continue;
     notes.push_back("note: " + row.strategy +
                     " does not preserve random draws: nothing in its regions may draw");
@@ -102,6 +98,7 @@ detail::TextTable rows_of(const Comparison& comparison) {
 std::string to_table(const Comparison& comparison, const TextStyle& style) {
   const Heading heading = heading_of(comparison);
   std::string text = heading.run + "\n" + heading.base + "\n\n" + rows_of(comparison).str(style);
+  if (detail::has_budgets(comparison)) text += "\n" + detail::budget_table(comparison).str(style);
   if (comparison.train_steps) {
     text +=
         "\n" + training_heading(comparison) + "\n" + detail::training_table(comparison).str(style);
@@ -113,6 +110,7 @@ std::string to_table(const Comparison& comparison, const TextStyle& style) {
 std::string to_markdown(const Comparison& comparison) {
   const Heading heading = heading_of(comparison);
   std::string text = heading.run + "; " + heading.base + ".\n\n" + rows_of(comparison).markdown();
+  if (detail::has_budgets(comparison)) text += "\n" + detail::budget_table(comparison).markdown();
   if (comparison.train_steps) {
     text += "\n" + training_heading(comparison) + ":\n\n" +
             detail::training_table(comparison).markdown();

@@ -21,6 +21,13 @@ TextTable scan_table(const Comparison& comparison);
 /// One line for each training run. REQUIRES: train_steps.
 TextTable training_table(const Comparison& comparison);
 
+/// One line for each budget, those that are infeasible included: what was predicted beside what was
+/// measured.
+TextTable budget_table(const Comparison& comparison);
+
+/// Whether it has lines.
+bool has_budgets(const Comparison& comparison);
+
 /// As printf's format of one double says.
 std::string number(const char* format, double value);
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "torch/phantom.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <string>
 
 #include <reprise/error.h>
@@ -23,11 +25,29 @@ struct Reserved {
   uint32_t token;
 };
 
+// A lock: next to reserving address space it is nothing.
+struct Count {
+  std::mutex mutex;
+  PhantomBytes bytes;
+
+  void add(int64_t change) {
+    const std::lock_guard lock(mutex);
+    bytes.live += change;
+    bytes.peak = std::max(bytes.peak, bytes.live);
+  }
+};
+
+Count& count() {
+  static auto& count = *new Count;
+  return count;
+}
+
 std::atomic<PhantomCounter*> counter{nullptr};
 
 void release(void* context) {
   auto* reserved = static_cast<Reserved*>(context);
   ::munmap(reserved->begin, reserved->bytes);
+  count().add(-static_cast<int64_t>(reserved->bytes));
   if (reserved->counter != nullptr) {
     reserved->counter->freed(static_cast<int64_t>(reserved->bytes), reserved->token);
   }
@@ -44,6 +64,7 @@ c10::DataPtr reserve(std::size_t bytes) {
                     " bytes of address space for a tensor without memory: " + std::strerror(errno),
                 "raise the limit on address space (ulimit -v), or use smaller sizes");
   }
+  count().add(static_cast<int64_t>(bytes));
   PhantomCounter* const counts = counter.load(std::memory_order_relaxed);
   const uint32_t token = counts != nullptr ? counts->made(static_cast<int64_t>(bytes)) : 0;
   return {begin, new Reserved{begin, bytes, counts, token}, &release, cpu};
@@ -61,6 +82,16 @@ at::Tensor make_phantom(const at::Tensor& tensor) {
   phantom.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());
   phantom.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
   return phantom;
+}
+
+PhantomBytes phantom_bytes() {
+  const std::lock_guard lock(count().mutex);
+  return count().bytes;
+}
+
+void reset_phantom_peak() {
+  const std::lock_guard lock(count().mutex);
+  count().bytes.peak = count().bytes.live;
 }
 
 void set_phantom_counter(PhantomCounter* counts) { counter = counts; }

@@ -27,4 +27,12 @@ void set_phantom_counter(PhantomCounter* counter);
 /// Whether a tensor's storage is a phantom's.
 bool is_phantom(const at::Tensor& tensor);
 
+/// Bytes of the phantoms of all threads that are alive, and the most since reset_phantom_peak().
+struct PhantomBytes {
+  int64_t live = 0;
+  int64_t peak = 0;
+};
+PhantomBytes phantom_bytes();
+void reset_phantom_peak();
+
 }  // namespace reprise::detail

@@ -9,6 +9,7 @@
 #include "options.h"
 #include "report_files.h"
 #include "terminal.h"
+#include "workloads/budget_scan.h"
 #include "workloads/compare.h"
 #include "workloads/words.h"
 
@@ -149,8 +150,18 @@ int run(const Options& options) {
   }
   auto strategies = workloads::parse_strategies(typed.value_or("plain,checkpoint"));
   if (const auto budget = budget_strategy(options)) strategies.push_back(*budget);
+  const auto budgets = options.text("--budget-scan");
+  if (budgets && scan) {
+    throw UsageError("--budget-scan together with --segment-scan", "scan one after the other");
+  }
+  if (budgets) {
+    for (auto& each : workloads::budget_scan("--budget-scan: ", *budgets)) {
+      strategies.push_back(std::move(each));
+    }
+  }
   workloads::CompareOptions settings;
   settings.steps = options.whole("--steps").value_or(10);
+  settings.keep_infeasible = budgets.has_value();
   settings.train = options.whole("--train").value_or(0);
   const auto workload = make_workload(options);
   if (scan) strategies = workloads::segment_scan(*workload);
@@ -172,6 +183,8 @@ Run add_compare(CLI::App& verb) {
   add_run_options(*options);
   options->add("--strategies", "S,S,...", "default plain,checkpoint; plain always runs");
   options->add("--budget", "SIZE|P%", "one strategy more: budget=SIZE or budget=P%");
+  options->add("--budget-scan", "P%..P%/N",
+               "N strategies more, budgets from one share to the other, as 20%..100%/9");
   options->add_flag("--segment-scan",
                     "instead: plain, and the layers in every number of equal segments");
   options->add("--steps", "N", "measured steps of each strategy, default 10");

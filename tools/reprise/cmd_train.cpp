@@ -46,6 +46,15 @@ void print_header(const Training& training, const workloads::TrainOptions& optio
   }
   if (!training.autocast.empty()) std::cout << "autocast    " << training.autocast << "\n";
   if (options.resume) std::cout << "resume      from " << *options.resume << "\n";
+  if (options.plan) {
+    const Plan& plan = options.plan->plan;
+    std::cout << "plan        " << format_bytes(plan.budget_bytes) << " above base; predicted "
+              << format_bytes(plan.peak_bytes) << " and "
+              << number("%.2f", plan.microseconds / 1000) << " ms, plain "
+              << format_bytes(plan.plain_peak_bytes) << " and "
+              << number("%.2f", plan.plain_microseconds / 1000)
+              << " ms; the optimizer comes on top\n";
+  }
   std::cout << "stop        " << stop_text(options) << "\n\n" << std::flush;
 }
 
@@ -96,6 +105,7 @@ void print_end(const Training& training) {
   if (training.skipped_steps > 0) {
     std::cout << training.skipped_steps << " of them left out, as a gradient was not finite\n";
   }
+  if (training.budget) std::cout << "\nbudget\n" << *training.budget;
   if (!training.sample.empty()) std::cout << "\nsample:\n" << printable(training.sample) << "\n";
 }
 
@@ -143,8 +153,8 @@ void print_interrupted(const Training& training, const workloads::TrainOptions& 
   std::cout << "\n";
 }
 
-int run(const Options& options) {
-  workloads::TrainOptions settings;
+// At most one of the three says what is kept and what is run again.
+void choose_strategy(const Options& options, workloads::TrainOptions& settings) {
   settings.strategy = workloads::parse_strategy(options.text("--strategy").value_or("plain"));
   if (const auto budget = budget_strategy(options)) {
     if (options.text("--strategy")) {
@@ -152,6 +162,19 @@ int run(const Options& options) {
     }
     settings.strategy = *budget;
   }
+  const auto plan = options.text("--plan");
+  if (!plan) return;
+  for (const char* other : {"--budget", "--strategy"}) {
+    if (!options.text(other)) continue;
+    throw UsageError("--plan together with " + std::string(other),
+                     "a plan has its budget, and says what is recomputed");
+  }
+  settings.plan = workloads::read_plan_file(*plan);
+}
+
+int run(const Options& options) {
+  workloads::TrainOptions settings;
+  choose_strategy(options, settings);
   settings.steps = options.whole("--steps", 1, std::numeric_limits<int64_t>::max());
   settings.until_loss = options.positive_real("--until-loss");
   settings.log_every = options.whole("--log-every").value_or(settings.log_every);
@@ -163,6 +186,11 @@ int run(const Options& options) {
   if (!settings.steps && !settings.until_loss) {
     settings.until_loss = workload->target_loss();
     settings.steps = workload->default_steps();
+  }
+  if (settings.plan) {
+    if (const auto warning = workloads::require_fit(*settings.plan, *workload)) {
+      print_warning(*warning);
+    }
   }
   const int64_t samples = workload->samples_per_batch();
   print_header(workloads::describe(*workload, settings), settings);
@@ -197,6 +225,7 @@ Run add_train(CLI::App& verb) {
   options->add("--strategy", "S", "default plain");
   options->add("--budget", "SIZE|P%",
                "train inside so many bytes, all counted, or a part of the plain peak above base");
+  options->add("--plan", "FILE", "train by a plan that reprise plan -o has written");
   options->add_flag("--regions", "print what each region did, too");
   options->add("--steps", "N",
                "stop after N steps, default 1500 for gpt and bert without --until-loss");

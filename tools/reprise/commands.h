@@ -17,6 +17,7 @@ using Run = std::function<int()>;
 Run add_train(CLI::App& verb);
 Run add_compare(CLI::App& verb);
 Run add_profile(CLI::App& verb);
+Run add_plan(CLI::App& verb);
 Run add_doctor(CLI::App& verb);
 
 }  // namespace reprise::command

@@ -91,6 +91,7 @@ int run(int argc, char** argv) {
   add("train", "train a workload under one strategy", add_train);
   add("compare", "run strategies side by side: bytes, time, gradients", add_compare);
   add("profile", "show where a step's time and memory go, module by module", add_profile);
+  add("plan", "plan a step within a budget, and write the plan to a file", add_plan);
   add("doctor", "show what is found on this machine, and what is missing", add_doctor);
   try {
     app.parse(argc, argv);

@@ -49,33 +49,10 @@ std::optional<c10::ScalarType> autocast_type(const Options& options) {
   bad_value("--autocast", *typed, "bf16 or fp16");
 }
 
-workloads::WorkloadOptions workload_options(const Options& options) {
-  workloads::WorkloadOptions values;
-  values.layers = options.whole("--layers");
-  values.width = options.whole("--width");
-  values.heads = options.whole("--heads");
-  values.context = options.whole("--context");
-  values.batch = options.whole("--batch");
-  values.hidden = options.whole_list("--hidden");
-  values.dropout = options.real("--dropout");
-  values.data = options.text("--data");
-  values.text = options.text("--text");
-  values.images = options.text("--images");
-  values.input = options.text("--input");
-  values.schedule = options.whole("--schedule");
-  values.depth = options.whole("--depth");
-  values.size = options.whole("--size");
-  values.loss = options.text("--loss");
-  values.autocast = autocast_type(options);
-  values.seed = options.whole("--seed", 0, std::numeric_limits<int64_t>::max()).value_or(0);
-  values.device = workloads::parse_device(options.text("--device").value_or("cpu"));
-  return values;
-}
-
 }  // namespace
 
 void Options::add(const std::string& name, const std::string& value, const std::string& help) {
-  verb_.add_option(name, texts_[name], help)->type_name(value);
+  verb_.add_option(name, texts_[name.substr(0, name.find(','))], help)->type_name(value);
 }
 
 void Options::add_flag(const std::string& name, const std::string& help) {
@@ -123,7 +100,7 @@ void add_json_option(Options& options) {
   options.add("--json", "FILE", "write the result as JSON, too");
 }
 
-std::optional<workloads::Strategy> budget_strategy(const Options& options) {
+std::optional<workloads::BudgetSize> budget_size(const Options& options) {
   const auto text = options.text("--budget");
   if (!text) return std::nullopt;
   const auto size = workloads::parse_budget_size("--budget: ", *text);
@@ -132,7 +109,12 @@ std::optional<workloads::Strategy> budget_strategy(const Options& options) {
     print_warning("--budget " + *text + " is more than the " + format_bytes(*machine) +
                   " of this machine");
   }
-  return workloads::parse_strategy("budget=" + *text);
+  return size;
+}
+
+std::optional<workloads::Strategy> budget_strategy(const Options& options) {
+  if (!budget_size(options)) return std::nullopt;
+  return workloads::parse_strategy("budget=" + *options.text("--budget"));
 }
 
 void add_run_options(Options& options) {
@@ -161,13 +143,39 @@ void add_run_options(Options& options) {
   add_report_options(options);
 }
 
+workloads::WorkloadOptions workload_options(const Options& options) {
+  workloads::WorkloadOptions values;
+  values.layers = options.whole("--layers");
+  values.width = options.whole("--width");
+  values.heads = options.whole("--heads");
+  values.context = options.whole("--context");
+  values.batch = options.whole("--batch");
+  values.hidden = options.whole_list("--hidden");
+  values.dropout = options.real("--dropout");
+  values.data = options.text("--data");
+  values.text = options.text("--text");
+  values.images = options.text("--images");
+  values.input = options.text("--input");
+  values.schedule = options.whole("--schedule");
+  values.depth = options.whole("--depth");
+  values.size = options.whole("--size");
+  values.loss = options.text("--loss");
+  values.autocast = autocast_type(options);
+  values.seed = options.whole("--seed", 0, std::numeric_limits<int64_t>::max()).value_or(0);
+  values.device = workloads::parse_device(options.text("--device").value_or("cpu"));
+  return values;
+}
+
+std::string workload_name(const Options& options) {
+  const auto name = options.text("workload");
+  if (name) return *name;
+  throw UsageError("a workload is missing",
+                   "workloads: " + workloads::join(workloads::workload_names()));
+}
+
 std::unique_ptr<workloads::Workload> make_workload(const Options& options,
                                                    std::optional<double> learning_rate) {
-  const auto name = options.text("workload");
-  if (!name) {
-    throw UsageError("a workload is missing",
-                     "workloads: " + workloads::join(workloads::workload_names()));
-  }
+  const std::string name = workload_name(options);
   workloads::require_libtorch(workloads::loaded_libtorch());
   workloads::WorkloadOptions values = workload_options(options);
   if (learning_rate) values.learning_rate = *learning_rate;
@@ -177,7 +185,7 @@ std::unique_ptr<workloads::Workload> make_workload(const Options& options,
     torch::set_num_threads(static_cast<int>(*threads));
   }
   make_deterministic(values.device);
-  return workloads::make_workload(*name, values);
+  return workloads::make_workload(name, values);
 }
 
 void write_json(const Options& options, const std::string& json) {

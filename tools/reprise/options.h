@@ -24,7 +24,8 @@ class Options {
   Options(const Options&) = delete;
   Options& operator=(const Options&) = delete;
 
-  /// `name` is "--steps", or "workload" for a positional; `value` names its value in the help.
+  /// `name` is "--steps", "--output,-o" of which only the first is asked for below, or "workload"
+  /// for a positional; `value` names its value in the help.
   void add(const std::string& name, const std::string& value, const std::string& help);
 
   /// An option without a value.
@@ -51,9 +52,17 @@ void add_json_option(Options& options);
 /// The workload and what may be set of it; --threads, --device, --seed; --json.
 void add_run_options(Options& options);
 
-/// `--budget`, said as the strategy "budget=..."; none if it is not given. Warns where the machine
-/// has less.
+/// `--budget`; none if it is not given. Warns where the machine has less.
+std::optional<workloads::BudgetSize> budget_size(const Options& options);
+
+/// The same, said as the strategy "budget=...".
 std::optional<workloads::Strategy> budget_strategy(const Options& options);
+
+/// What was typed of what workloads take.
+workloads::WorkloadOptions workload_options(const Options& options);
+
+/// The workload's name. Throws UsageError where there is none.
+std::string workload_name(const Options& options);
 
 /// Checks what can be checked before a long run (LibTorch's version, that --json can be written),
 /// sets threads and determinism, and makes the workload.

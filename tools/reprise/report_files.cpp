@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "report_files.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
+#include <reprise/budget_infeasible.h>
 #include <reprise/error.h>
 #include <reprise/snapshot.h>
 
 #include "terminal.h"
 #include "workloads/memory_timeline.h"
+#include "workloads/use_budget.h"
 #include "workloads/words.h"
 
 namespace reprise::command {
@@ -57,32 +62,64 @@ bool shows_memory(const Options& options) {
          options.text("--snapshot");
 }
 
+// A strategy whose step is recorded, and what it runs under.
+struct Recorded {
+  workloads::Strategy strategy;
+  std::optional<Budget> budget = std::nullopt;
+};
+
 struct Subject {
-  std::vector<std::string> strategies;
+  std::vector<Recorded> steps = {};
   workloads::StepKind kind = workloads::StepKind::gradients;
   std::optional<int64_t> parts = std::nullopt;  // as each strategy says
 };
 
-Subject subject_of(const Report& report) {
+// Of a share, the plain step has been measured by now.
+Recorded recorded(const Training& training, torch::Device device) {
+  if (!training.budget) return {workloads::parse_strategy(training.strategy)};
+  const int64_t limit = training.budget->limit;
+  const workloads::Strategy strategy = training.strategy == "plan"
+                                           ? workloads::plan_strategy(limit)
+                                           : workloads::parse_strategy(training.strategy);
+  if (workloads::budget_of(strategy)->bytes > 0) {
+    return {strategy, workloads::make_budget(strategy, device)};
+  }
+  return {strategy, workloads::make_budget(strategy, std::max<int64_t>(1, limit), device)};
+}
+
+Subject subject_of(const Report& report, torch::Device device) {
   Subject subject;
   if (report.training) {
-    subject = {
-        {report.training->strategy}, workloads::StepKind::training, report.training->accumulate};
+    subject.kind = workloads::StepKind::training;
+    subject.parts = report.training->accumulate;
+    subject.steps.push_back(recorded(*report.training, device));
   } else if (report.comparison) {
     for (const StrategyRow& row : report.comparison->rows) {
-      subject.strategies.push_back(row.strategy);
+      Recorded step = {workloads::parse_strategy(row.strategy)};
+      if (row.budget_bytes) {
+        step.budget = workloads::make_budget(step.strategy, *row.budget_bytes, device);
+      }
+      subject.steps.push_back(std::move(step));
     }
   }
   return subject;
 }
 
-std::vector<NamedTimeline> record(workloads::Workload& workload, const Subject& subject) {
+std::vector<NamedTimeline> record(workloads::Workload& workload, Subject subject) {
   ProgressLine line;
   std::vector<NamedTimeline> timelines;
-  for (const std::string& text : subject.strategies) {
-    line.show("recording memory: " + text);
-    timelines.push_back({text, workloads::record_step(workload, workloads::parse_strategy(text),
-                                                      subject.kind, subject.parts)});
+  for (Recorded& step : subject.steps) {
+    line.show("recording memory: " + step.strategy.text);
+    Budget* budget = step.budget ? &*step.budget : nullptr;
+    try {
+      timelines.push_back(
+          {step.strategy.text,
+           workloads::record_step(workload, step.strategy, subject.kind, subject.parts, budget)});
+    } catch (const BudgetInfeasible&) {
+      line.wipe();
+      print_warning("the memory of " + step.strategy.text +
+                    " is not recorded: its budget is too small for a step without its plan");
+    }
   }
   return timelines;
 }
@@ -145,7 +182,7 @@ void write_reports(const Options& options, workloads::Workload& workload, Report
   report.machine = describe_machine();
   if (on_cpu(options)) {
     if (report.timelines.empty() && shows_memory(options)) {
-      report.timelines = record(workload, subject_of(report));
+      report.timelines = record(workload, subject_of(report, workload.device()));
     }
   } else {
     report.notes.emplace_back("Memory over time is recorded on the CPU only.");

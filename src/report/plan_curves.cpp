@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <utility>
+
+#include <reprise/plan_report.h>
+
+// Plans as curves.
+
+namespace reprise {
+namespace {
+
+double microseconds_of(const StepTrace& trace, const PlanStep& step) {
+  const auto index = static_cast<std::size_t>(step.index);
+  switch (step.kind) {
+    case PlanStep::Kind::forward:
+    case PlanStep::Kind::replay:
+      return trace.operators[index].microseconds;
+    case PlanStep::Kind::encode:
+      return trace.values[index].encoded->encode_us;
+    case PlanStep::Kind::decode:
+      return trace.values[index].encoded->decode_us;
+    case PlanStep::Kind::backward:
+      return trace.events[index].microseconds;
+  }
+  return 0;
+}
+
+CurveSeries live_bytes(const std::string& name, const StepTrace& trace,
+                       const std::vector<PlanStep>& steps) {
+  CurveSeries series{name, {}};
+  const Evaluation evaluation = evaluate(trace, steps);
+  double now = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    series.points.push_back({now, static_cast<double>(evaluation.live_bytes[i])});
+    now += microseconds_of(trace, steps[i]) / 1000;
+  }
+  return series;
+}
+
+}  // namespace
+
+Curve frontier_curve(const PlanReport& report) {
+  Curve curve;
+  curve.title = "Time at each budget";
+  curve.x_title = "budget above base";
+  curve.y_title = "step";
+  curve.x_unit = Unit::bytes;
+  curve.y_unit = Unit::milliseconds;
+  curve.series = {{"planned", {}}, {"bound", {}}};
+  for (auto point = report.frontier.rbegin(); point != report.frontier.rend(); ++point) {
+    const auto budget = static_cast<double>(point->budget_bytes);
+    curve.series[0].points.push_back({budget, point->milliseconds});
+    curve.series[1].points.push_back({budget, point->bound_ms});
+  }
+  return curve;
+}
+
+Curve memory_curve(const StepTrace& trace, const Plan& plan) {
+  Curve curve;
+  curve.title = "Predicted memory over the step";
+  curve.x_title = "time";
+  curve.y_title = "live above base";
+  curve.x_unit = Unit::milliseconds;
+  curve.y_unit = Unit::bytes;
+  PlanOptions quick;
+  quick.evaluations = 0;
+  quick.bound = false;
+  const Plan plain = reprise::plan(trace, plan.plain_peak_bytes, quick);
+  curve.series = {live_bytes("plain", trace, plain.steps),
+                  live_bytes("planned", trace, plan.steps)};
+  return curve;
+}
+
+}  // namespace reprise

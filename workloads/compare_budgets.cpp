@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "workloads/compare_budgets.h"
+
+#include "workloads/measured_step.h"
+#include "workloads/plan_workload.h"
+#include "workloads/use_budget.h"
+
+namespace reprise::workloads {
+
+const TracedStep& PlainTrace::step() {
+  if (!step_) step_ = trace_workload(workload_);
+  return *step_;
+}
+
+int64_t PlainTrace::least_bytes() {
+  if (!least_bytes_) least_bytes_ = least_budget(step().trace).plan.peak_bytes;
+  return *least_bytes_;
+}
+
+void make_budgets(Workload& workload, std::vector<Contestant>& contestants) {
+  std::optional<MeasuredStep> plain;
+  for (Contestant& contestant : contestants) {
+    const auto size = budget_of(contestant.strategy);
+    if (!size) continue;
+    if (!plain) {
+      measure_step(workload, contestants.front().strategy, 0);  // not the first one
+      plain = measure_step(workload, contestants.front().strategy, 0);
+      plain->results = {};
+    }
+    const int64_t bytes = bytes_above_base("strategy '" + contestant.strategy.text + "': ", *size,
+                                           plain->base_bytes, plain->peak_bytes);
+    contestant.row.budget_bytes = bytes;
+    contestant.budget = make_budget(contestant.strategy, bytes, workload.device());
+  }
+}
+
+void warm_up(Workload& workload, Contestant& contestant) {
+  const auto step = [&] { measure_step(workload, contestant.strategy, 0, contestant.limit()); };
+  if (contestant.limit() == nullptr || stays_online(contestant.strategy)) return step();
+  settle(*contestant.budget, step);
+}
+
+void note_plans(Contestant& contestant) {
+  if (!contestant.budget) return;
+  StrategyRow& row = contestant.row;
+  row.budget = contestant.budget->summary();
+  if (row.budget->planned_steps == 0) return;
+  row.predicted_peak_bytes = row.budget->predicted_peak;
+  row.predicted_step_ms = row.budget->predicted_ms;
+}
+
+}  // namespace reprise::workloads
