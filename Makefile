@@ -6,7 +6,7 @@ JOBS        ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup configure build demo test test-report stress fuzz bench peers classic format lint clean help
+.PHONY: setup configure build demo test test-report stress fuzz bench peers classic budgets format lint clean help
 
 setup: ## install what is missing: packages, LibTorch
 	@scripts/setup.sh
@@ -63,6 +63,11 @@ CLASSIC_FLAGS ?=
 classic: configure ## memory against time by well-known strategies, into docs/benchmarks.md
 	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target reprise_command
 	@python3 bench/classic.py --reprise $(BUILD_DIR)/reprise $(CLASSIC_FLAGS)
+
+BUDGET_FLAGS ?=
+budgets: configure ## training inside a number of bytes, into docs/benchmarks.md
+	@cmake --build $(BUILD_DIR) --parallel $(JOBS) --target reprise_command
+	@python3 bench/budgets.py --reprise $(BUILD_DIR)/reprise $(BUDGET_FLAGS)
 
 format: ## format the C++ files in place
 	@scripts/format.sh

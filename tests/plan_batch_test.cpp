@@ -163,7 +163,7 @@ TEST(LargestBatch, InfeasibleNamesWhatASingleSampleNeeds) {
     largest_batch(small_step(2), small_step(6), 1131);
     FAIL();
   } catch (const BudgetInfeasible& error) {
-    EXPECT_EQ(error.least_bytes(), 1132);
+    EXPECT_EQ(error.least(), 1132);
     EXPECT_THAT(error.what(), HasSubstr("a single sample needs 1005 in the base and 127 above it"));
   }
   EXPECT_THROW(largest_batch(small_step(2), small_step(6), 0), UsageError);

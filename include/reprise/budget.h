@@ -64,9 +64,9 @@ struct BudgetSummary {
   int64_t measured_peak = 0;
   double predicted_ms = 0;  ///< forward and backward pass
   double measured_ms = 0;
-  double bound_ms = 0;       ///< no schedule that fits takes less, by the same measurements
-  double plain_ms = 0;       ///< a step without a budget, predicted from the same measurements
-  int64_t plain_bytes = 0;   ///< its peak
+  double bound_ms = 0;      ///< no schedule that fits takes less, by the measurements of the plan
+  double plain_ms = 0;      ///< a step without a budget, predicted from the same measurements
+  int64_t plain_bytes = 0;  ///< its peak
 };
 
 REPRISE_API std::ostream& operator<<(std::ostream& out, const BudgetSummary& summary);
@@ -110,6 +110,9 @@ class REPRISE_API Budget {
 
   /// From now on no plans are made nor followed: values go when there is no room.
   void stay_online();
+
+  /// How plans are searched for from now on. Default: that of PlanOptions.
+  void plan_with(const PlanOptions& options);
 
   /// A plan made before, such as one read from a file. A step whose trace has its key follows it,
   /// if it fits; see followed().

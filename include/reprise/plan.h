@@ -191,7 +191,7 @@ struct PlanOptions {
 
   /// Ends planning early, from any thread: the best found so far is returned within about 50 ms, or
   /// Error thrown if there is none yet. Default: never.
-  std::stop_token stop;
+  std::stop_token stop = {};
 };
 
 /// A plan whose predicted peak is at most `budget_bytes`, as fast as could be found. The plain step

@@ -28,9 +28,10 @@ struct TracedStep {
 };
 
 /// Runs `forward()` and the backward pass of the loss that it returns, plainly, and measures what a
-/// planner needs to know. It must do the same each time. Gradients are left behind. On the CPU. Under a MetaScope no memory is used: sizes are
-/// exact, and times are those of operator rates, measured once on this machine. Throws UsageError
-/// for less than one step, and Error where the steps differ.
+/// planner needs to know. It must do the same each time. Gradients are left behind. On the CPU.
+/// Under a MetaScope no memory is used: sizes are exact, and times are those of operator rates,
+/// measured once on this machine. Throws UsageError for less than one step, and Error where the
+/// steps differ.
 REPRISE_API TracedStep trace_step(const std::function<at::Tensor()>& forward,
                                   const TraceOptions& options = {});
 

@@ -266,6 +266,8 @@ BudgetSummary Budget::summary() const {
 
 void Budget::stay_online() { state_->plans->stop(); }
 
+void Budget::plan_with(const PlanOptions& options) { state_->plans->plan_with(options); }
+
 void Budget::follow(Plan plan) { state_->plans->offer(std::move(plan)); }
 
 void Budget::finish_planning() { state_->plans->finish(); }

@@ -24,22 +24,22 @@ class ForwardGuide final : public StepGuide {
   }
 
   void ended(StepRecord record) override {
-    const Plan* followed = record.followed ? plan_.get() : nullptr;
-    plans_->ended(record, {available_, peak_of_step_()}, followed);
+    if (!record.followed) found_ = {};
+    plans_->ended(record, {available_, peak_of_step_()}, found_);
   }
 
   void ended_unmeasured() override { plans_->ended_unmeasured(); }
 
  private:
   std::shared_ptr<const Schedule> take(StepPlans::Found found) {
-    plan_ = std::move(found.plan);
-    return std::move(found.schedule);
+    found_ = std::move(found);
+    return found_.schedule;
   }
 
   const std::shared_ptr<StepPlans> plans_;
   const int64_t available_;
   const std::function<int64_t()> peak_of_step_;
-  std::shared_ptr<const Plan> plan_;  // whose schedule the tape follows
+  StepPlans::Found found_;  // that the tape follows
 };
 
 }  // namespace reprise::detail

@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sys/resource.h>
 #include <unistd.h>
 #include <utility>
+
+#include <sys/resource.h>
 
 #include "budget/forward_guide.h"
 
@@ -15,9 +16,25 @@ namespace {
 constexpr std::size_t kMostSequences = 64;
 constexpr std::size_t kMostMeasured = 5;
 constexpr int kMostReplans = 6;
-constexpr int kSettled = 16;  // steps after which a plan is looked at only now and then
+constexpr int kSettled = 16;      // steps after which a plan is looked at only now and then
+constexpr int64_t kMuchLess = 8;  // a part of the gradients
 constexpr double kTimeTolerance = 0.10;
 constexpr double kMoreRoom = 1.02;  // worth another plan
+
+/// As a part of the plain step, by the measurement that the plan was made from.
+double bound_ratio(const Plan& plan) {
+  if (plan.plain_microseconds <= 0) return 1;
+  return plan.bound_microseconds / plan.plain_microseconds;
+}
+
+/// None where a schedule is no schedule any more: the program holds other values than it did.
+std::optional<Plan> judged_by(const StepTrace& trace, const Plan& plan) {
+  try {
+    return rejudged(trace, plan);
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
 
 /// Planning goes on beside the training; where both want a core, training goes first.
 void stand_back() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10); }
@@ -38,6 +55,11 @@ std::shared_ptr<StepGuide> StepPlans::guide(int64_t available,
 void StepPlans::stop() {
   const std::lock_guard<std::mutex> lock(mutex_);
   stopped_ = true;
+}
+
+void StepPlans::plan_with(const PlanOptions& options) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  options_ = options;
 }
 
 void StepPlans::offer(Plan plan) {
@@ -77,46 +99,54 @@ void StepPlans::summarise(BudgetSummary& summary) const {
 
 // --- which plan to follow ---
 
-StepPlans::Found StepPlans::of(const Sequence& sequence, int64_t available) {
-  if (!sequence.plan || sequence.plan->peak_bytes > available) return {};
-  return {sequence.schedule, sequence.plan};
+// Of several that fit, the plan that uses most: it is for a step like this one.
+StepPlans::Found StepPlans::best(uint64_t hash, int64_t available) const {
+  Found best;
+  const auto [begin, end] = by_hash_.equal_range(hash);
+  for (auto entry = begin; entry != end; ++entry) {
+    const auto sequence = entry->second.lock();
+    if (!sequence || !sequence->found.plan) continue;
+    const int64_t peak = sequence->found.plan->peak_bytes;
+    if (peak > available || (best.plan && peak <= best.plan->peak_bytes)) continue;
+    best = sequence->found;
+    best.sequence = sequence;
+  }
+  return best;
 }
 
 // That of the last step; if the steps turn out to differ, find() has another one.
 StepPlans::Found StepPlans::first(int64_t available) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return sequences_.empty() ? Found{} : of(*sequences_.front(), available);
+  if (sequences_.empty() || sequences_.front()->mapped.hashes.empty()) return {};
+  return best(sequences_.front()->mapped.hashes.back(), available);
 }
 
 StepPlans::Found StepPlans::find(uint64_t hash, int64_t available) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = by_hash_.find(hash);
-  if (found == by_hash_.end()) return {};
-  const auto sequence = found->second.lock();
-  return sequence ? of(*sequence, available) : Found{};
+  return best(hash, available);
 }
 
 std::shared_ptr<StepPlans::Sequence> StepPlans::sequence_of(MappedTrace mapped) {
   const std::string key = key_of(mapped.trace);
+  // Where gradients are accumulated, the first part of a step makes them, and the others do not.
+  const auto& events = mapped.trace.events;
+  const int64_t gradients = events.empty() ? 0 : events.back().gradient_bytes;
   const auto found = std::find_if(sequences_.begin(), sequences_.end(), [&](const auto& sequence) {
-    return sequence->key == key && sequence->mapped.hashes == mapped.hashes;
+    return sequence->key == key && sequence->mapped.hashes == mapped.hashes &&
+           std::abs(sequence->gradients - gradients) <= gradients / kMuchLess;
   });
   if (found != sequences_.end()) {
     sequences_.splice(sequences_.begin(), sequences_, found);
-  } else {
-    auto sequence = std::make_shared<Sequence>();
-    sequence->key = key;
-    sequence->mapped = std::move(mapped);
-    sequences_.push_front(std::move(sequence));
-    if (sequences_.size() > kMostSequences) forget_oldest();
+    return sequences_.front();
   }
-  index(sequences_.front());
+  auto sequence = std::make_shared<Sequence>();
+  sequence->key = key;
+  sequence->gradients = gradients;
+  sequence->mapped = std::move(mapped);
+  for (const uint64_t hash : sequence->mapped.hashes) by_hash_.emplace(hash, sequence);
+  sequences_.push_front(std::move(sequence));
+  if (sequences_.size() > kMostSequences) forget_oldest();
   return sequences_.front();
-}
-
-// Of two that begin alike, the one that was used last.
-void StepPlans::index(const std::shared_ptr<Sequence>& sequence) {
-  for (const uint64_t hash : sequence->mapped.hashes) by_hash_[hash] = sequence;
 }
 
 void StepPlans::forget_oldest() {
@@ -132,21 +162,29 @@ void StepPlans::ended_unmeasured() {
   followed_.reset();
 }
 
-void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Plan* followed) {
-  std::optional<MappedTrace> mapped = trace_of(record);
+void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Found& followed) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  ++(followed != nullptr ? counts_.planned_steps : counts_.online_steps);
+  ++(followed.plan ? counts_.planned_steps : counts_.online_steps);
   followed_.reset();
-  if (followed != nullptr) {
-    followed_ = *followed;
-    counts_.predicted_peak = followed->peak_bytes;
-    counts_.predicted_ms = followed->microseconds / 1000;
-    counts_.bound_ms = followed->bound_microseconds / 1000;
-    counts_.plain_ms = followed->plain_microseconds / 1000;
-    counts_.plain_bytes = followed->plain_peak_bytes;
+  if (followed.plan) {
+    const Plan& plan = *followed.plan;
+    followed_ = plan;
+    counts_.predicted_peak = plan.peak_bytes;
+    counts_.predicted_ms = plan.microseconds / 1000;
+    counts_.plain_ms = plan.plain_microseconds / 1000;
+    counts_.plain_bytes = plan.plain_peak_bytes;
+    counts_.bound_ms =
+        std::min(counts_.predicted_ms, counts_.plain_ms * bound_ratio(*followed.made));
     counts_.measured_peak = step.peak;
     counts_.measured_ms = static_cast<double>(record.step_time) / 1e6;
   }
+  // A plan that has stood for a while is looked at only now and then.
+  const auto known = followed.sequence.lock();
+  if (known && record.drops == 0 && known->steps_since_plan >= kSettled &&
+      ++known->steps_since_plan % kSettled != 0) {
+    return;
+  }
+  std::optional<MappedTrace> mapped = trace_of(record);
   if (!mapped) return;
   const StepTrace measured = mapped->trace;
   const auto sequence = sequence_of(std::move(*mapped));
@@ -154,8 +192,6 @@ void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Pla
     sequence->measured.erase(sequence->measured.begin());
   }
   sequence->measured.push_back(measured);
-  const bool settled = sequence->steps_since_plan > kSettled && record.drops == 0;
-  if (settled && ++sequence->steps_since_plan % kSettled != 0) return;
   consider(sequence, record, step);
 }
 
@@ -171,41 +207,40 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
   sequence->mapped.trace = trace;
   trace_ = trace;
   if (sequence->planning || stopped_) return;
-  if (!sequence->plan) {
+  if (!sequence->found.plan) {
     for (const Plan& plan : offered_) {
       if (plan.key != sequence->key) continue;
-      Plan judged = rejudged(trace, plan);
-      if (judged.peak_bytes <= step.available) return adopt(*sequence, std::move(judged));
+      std::optional<Plan> judged = judged_by(trace, plan);
+      if (judged && judged->peak_bytes <= step.available) {
+        return adopt(*sequence, std::move(*judged));
+      }
     }
     if (step.available > sequence->infeasible_at) begin_planning(sequence, step.available);
     return;
   }
-  // Which it keeps, whatever was measured since.
-  const double predicted = sequence->plan->microseconds;
-  Plan judged = rejudged(trace, *sequence->plan);
-  const bool too_much = judged.peak_bytes > step.available || (record.followed && record.drops > 0);
-  const bool slower = std::abs(judged.microseconds - predicted) > kTimeTolerance * predicted;
+  const Plan& plan = *sequence->found.plan;
+  std::optional<Plan> judged = judged_by(trace, plan);
+  const bool dropped = record.followed && record.drops > 0;
+  const bool too_much = !judged || judged->peak_bytes > step.available || dropped;
+  const bool slower = judged && std::abs(judged->microseconds - plan.microseconds) >
+                                    kTimeTolerance * plan.microseconds;
   const bool more_room = static_cast<double>(step.available - sequence->margin) >
-                         kMoreRoom * static_cast<double>(sequence->plan->budget_bytes);
+                         kMoreRoom * static_cast<double>(plan.budget_bytes);
+  const bool is_plain = plan.peak_bytes == plan.plain_peak_bytes;
   if (record.followed) ++sequence->steps_since_plan;
-  if (record.followed && record.drops > 0) {
-    sequence->margin += std::max<int64_t>(step.available / 256, 1 << 16);
+  if (dropped) sequence->margin += std::max<int64_t>(step.available / 256, 1 << 16);
+  if ((too_much || ((slower || more_room) && !is_plain)) && sequence->replans < kMostReplans) {
+    ++sequence->replans;
+    ++counts_.replans;
+    begin_planning(sequence, step.available);
   }
-  const bool at_plain = sequence->plan->peak_bytes == sequence->plan->plain_peak_bytes;
-  if (too_much || ((slower || more_room) && !at_plain)) {
-    if (sequence->replans++ < kMostReplans) {
-      ++counts_.replans;
-      begin_planning(sequence, step.available);
-    }
-    if (too_much) return;
-  }
-  judged.budget_bytes = sequence->plan->budget_bytes;
-  sequence->plan = std::make_shared<const Plan>(std::move(judged));
+  if (!too_much) sequence->found.plan = std::make_shared<const Plan>(std::move(*judged));
 }
 
 void StepPlans::adopt(Sequence& sequence, Plan plan) {
-  sequence.schedule = schedule_of(plan, sequence.mapped);
-  sequence.plan = std::make_shared<const Plan>(std::move(plan));
+  sequence.found.schedule = schedule_of(plan, sequence.mapped);
+  sequence.found.made = std::make_shared<const Plan>(std::move(plan));
+  sequence.found.plan = sequence.found.made;
   sequence.steps_since_plan = 0;
 }
 
@@ -215,13 +250,13 @@ void StepPlans::begin_planning(const std::shared_ptr<Sequence>& sequence, int64_
   const int64_t budget = available - sequence->margin;
   if (budget < 1) return;
   std::vector<Plan> known;
-  if (sequence->plan) known.push_back(*sequence->plan);
+  if (sequence->found.plan) known.push_back(*sequence->found.plan);
   // Steps of the same operators at other sizes are planned for alike.
   for (const auto& other : sequences_) {
-    if (other == sequence || !other->plan || known.size() > 2) continue;
+    if (other == sequence || !other->found.plan || known.size() > 2) continue;
     if (other->mapped.operators == sequence->mapped.operators &&
         other->mapped.values == sequence->mapped.values) {
-      known.push_back(*other->plan);
+      known.push_back(*other->found.plan);
     }
   }
   sequence->planning = true;
@@ -239,16 +274,16 @@ void StepPlans::work(const std::stop_token& stop) {
     const Job job = std::move(jobs_.front());
     jobs_.pop_front();
     busy_ = true;
+    PlanOptions options = options_;
+    options.stop = stop;
     lock.unlock();
     std::optional<Plan> made;
     int64_t infeasible_at = 0;
     try {
-      PlanOptions options;
-      options.stop = stop;
       made = reprise::plan(job.trace, job.budget, options, job.known);
     } catch (const BudgetInfeasible&) {
       infeasible_at = job.budget;  // steps go on online, and say so themselves if that fails
-    } catch (const Error&) {  // stopped, or a step that cannot be planned for
+    } catch (const Error&) {       // stopped, or a step that cannot be planned for
       infeasible_at = std::numeric_limits<int64_t>::max();
     }
     lock.lock();

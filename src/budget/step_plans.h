@@ -43,6 +43,7 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   std::shared_ptr<StepGuide> guide(int64_t available, std::function<int64_t()> peak_of_step);
 
   void stop();
+  void plan_with(const PlanOptions& options);
   void offer(Plan plan);
   void finish();
 
@@ -54,13 +55,22 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
  private:
   friend class ForwardGuide;
 
+  /// A schedule that can be followed, its plan, judged by the last measurements, and the plan as it
+  /// was made, with a bound.
+  struct Sequence;
+  struct Found {
+    std::shared_ptr<const Schedule> schedule;
+    std::shared_ptr<const Plan> plan, made;
+    std::weak_ptr<Sequence> sequence;  // that it is of
+  };
+
   /// A sequence of operators and shapes, with its backward pass.
   struct Sequence {
     std::string key;
-    MappedTrace mapped;  // of the first measurement; the trace is the median of the last ones
+    int64_t gradients = 0;  // bytes that it leaves behind: none where they were there before
+    MappedTrace mapped;     // of the first measurement; the trace is the median of the last ones
     std::vector<StepTrace> measured;
-    std::shared_ptr<const Plan> plan;
-    std::shared_ptr<const Schedule> schedule;
+    Found found;  // empty while there is no plan
     bool planning = false;
     int64_t infeasible_at = 0;  // no plan was found for so many bytes
     int64_t margin = 0;         // bytes that plans leave free, since one took more than it said
@@ -76,14 +86,9 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
     std::vector<Plan> known;
   };
 
-  /// A schedule that can be followed, and its plan.
-  struct Found {
-    std::shared_ptr<const Schedule> schedule;
-    std::shared_ptr<const Plan> plan;
-  };
   Found first(int64_t available);
   Found find(uint64_t hash, int64_t available);
-  void ended(const StepRecord& record, const EndedStep& step, const Plan* followed);
+  void ended(const StepRecord& record, const EndedStep& step, const Found& followed);
   void ended_unmeasured();
 
   // With the lock:
@@ -92,14 +97,15 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   void consider(const std::shared_ptr<Sequence>& sequence, const StepRecord& record,
                 const EndedStep& step);
   void begin_planning(const std::shared_ptr<Sequence>& sequence, int64_t available);
-  static Found of(const Sequence& sequence, int64_t available);
-  void index(const std::shared_ptr<Sequence>& sequence);
+  Found best(uint64_t hash, int64_t available) const;
   void forget_oldest();
   void work(const std::stop_token& stop);
 
   mutable std::mutex mutex_;
   Sequences sequences_;
-  std::unordered_map<uint64_t, std::weak_ptr<Sequence>> by_hash_;  // of each beginning
+  // Of each beginning; several where steps leave different gradients behind.
+  std::unordered_multimap<uint64_t, std::weak_ptr<Sequence>> by_hash_;
+  PlanOptions options_;
   std::vector<Plan> offered_;
   std::optional<Plan> followed_;
   std::optional<StepTrace> trace_;

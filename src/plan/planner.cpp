@@ -211,8 +211,8 @@ BudgetInfeasible Planner::infeasible(int64_t budget) {
               " bytes above the base: the least found needs " +
               std::to_string(least_found.plan.peak_bytes) + ", pinned by " + least_found.pinned_by +
               " with " + std::to_string(least_found.live_values.size()) + " values live",
-          "a smaller batch, or the batch in parts (accumulate), needs less",
-          budget, least_found.plan.peak_bytes, least_found.pinned_by};
+          "a smaller batch, or the batch in parts (accumulate), needs less", budget,
+          least_found.plan.peak_bytes, least_found.pinned_by};
 }
 
 }  // namespace reprise::planner

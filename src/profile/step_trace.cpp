@@ -37,7 +37,7 @@ class Groups {
     // What a group makes before its last operator must not be read before that.
     for (bool again = true; again;) {
       again = false;
-      note_last();
+      note_members();
       for (const auto& versions : versions_) {
         if (versions.size() < 2 || pinned_[storage(versions[0])]) continue;
         if (!is_read_early(producer(versions.back()))) continue;
@@ -103,18 +103,19 @@ class Groups {
     }
   }
 
-  void note_last() {
+  void note_members() {
     last_.assign(parent_.size(), 0);
+    members_.assign(parent_.size(), {});
     for (std::size_t id = 0; id < parent_.size(); ++id) {
       const auto node = static_cast<NodeId>(id);
-      last_[group_of(node)] = std::max(last_[group_of(node)], node);
+      last_[group_of(node)] = node;
+      members_[group_of(node)].push_back(node);
     }
   }
 
   bool is_read_early(NodeId of_group) const {
     const NodeId group = group_of(of_group);
-    for (std::size_t id = 0; id < parent_.size(); ++id) {
-      if (group_of(static_cast<NodeId>(id)) != group) continue;
+    for (const NodeId id : members_[group]) {
       for (const ValueId made : record_.nodes[id].makes) {
         for (const NodeId reader : readers_[made]) {
           if (group_of(reader) != group && last_of(reader) < last_[group]) return true;
@@ -126,6 +127,7 @@ class Groups {
 
   const StepRecord& record_;
   std::vector<NodeId> parent_, last_;
+  std::vector<std::vector<NodeId>> members_;    // by group
   std::vector<std::vector<ValueId>> versions_;  // by storage, those that were made
   std::vector<char> pinned_;                    // by storage
   std::vector<std::vector<NodeId>> readers_;    // by value
@@ -308,10 +310,10 @@ class Tracer {
   const StepRecord& record_;
   const Groups groups_;
   MappedTrace mapped_;
-  std::vector<int32_t> value_;      // index in the trace, by value; of the last version of a storage
-  std::vector<int32_t> operator_;   // index in the trace, by node
-  std::vector<NodeId> last_node_;   // by operator of the trace
-  std::vector<int64_t> live_;       // bytes of values in the plain step, by position
+  std::vector<int32_t> value_;     // index in the trace, by value; of the last version of a storage
+  std::vector<int32_t> operator_;  // index in the trace, by node
+  std::vector<NodeId> last_node_;  // by operator of the trace
+  std::vector<int64_t> live_;      // bytes of values in the plain step, by position
 };
 
 }  // namespace
@@ -360,9 +362,8 @@ std::shared_ptr<const Schedule> schedule_of(const Plan& plan, const MappedTrace&
         if (mapped.unpacks[step.index].empty()) {  // nobody tells of it: at the next one
           moves.push_back({{}, {}, ids(step.frees), ids(step.frees_encoded)});
         } else {
-          schedule->events.push_back({mapped.unpacks[step.index],
-                                      std::exchange(moves, {}), ids(step.frees),
-                                      ids(step.frees_encoded)});
+          schedule->events.push_back({mapped.unpacks[step.index], std::exchange(moves, {}),
+                                      ids(step.frees), ids(step.frees_encoded)});
         }
         break;
     }

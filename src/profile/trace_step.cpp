@@ -129,9 +129,10 @@ void run_plainly(const Forward& forward, const TraceOptions& options, TracedStep
 
 TracedStep trace_step(const Forward& forward, const TraceOptions& options) {
   if (options.steps < 1 || options.warmup < 0) {
-    throw UsageError("trace_step: one step or more is measured, after none or more for warm-up; got " +
-                         std::to_string(options.steps) + " and " + std::to_string(options.warmup),
-                     "the defaults are 5 and 1");
+    throw UsageError(
+        "trace_step: one step or more is measured, after none or more for warm-up; got " +
+            std::to_string(options.steps) + " and " + std::to_string(options.warmup),
+        "the defaults are 5 and 1");
   }
   detail::ensure_engine();
   TracedStep result;

@@ -52,7 +52,8 @@ void Tape::follow_node(NodeId id) {
   }
   for (const TensorRef& result : node.results) mix(hash_, result);
   const auto nodes = static_cast<std::size_t>(id) + 1;
-  const bool on_it = schedule_ && schedule_->hashes.size() >= nodes && schedule_->hashes[id] == hash_;
+  const bool on_it =
+      schedule_ && schedule_->hashes.size() >= nodes && schedule_->hashes[id] == hash_;
   if (!on_it) change_schedule(options_.guide->find(hash_));
   for_each_product(node, id, values_, [&](ValueId product) {
     unreleased_.push_back(product);

@@ -41,8 +41,8 @@ struct Schedule {
   std::vector<Event> events;
 };
 
-/// What a tape asks about the step that it records. Called with the tape's lock held; REQUIRES: does
-/// not call the tape.
+/// What a tape asks about the step that it records. Called with the tape's lock held; REQUIRES:
+/// does not call the tape.
 class StepGuide {
  public:
   virtual ~StepGuide() = default;

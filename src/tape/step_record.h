@@ -34,8 +34,8 @@ struct StepRecord {
     NodeId producer = kNone;  // none: external
     int64_t bytes = 0;
     bool lost = false;
-    bool latest = false;       // of its storage
-    NodeId saved_at = kNone;   // the node after which it was decided on
+    bool latest = false;      // of its storage
+    NodeId saved_at = kNone;  // the node after which it was decided on
     /// The program let go of it before this position; nodes count from 0, events go on behind the
     /// last node. None: it still held it when the step ended.
     int32_t released = kNone;
@@ -58,13 +58,13 @@ struct StepRecord {
 
   std::vector<Node> nodes;
   std::vector<Value> values;
-  std::vector<Event> events;  // the first one unpacks nothing
-  int64_t live_at_seal = 0;   // at the end of the forward pass
-  int64_t forward_time = 0;   // of the whole forward pass, less what was spent on making room
-  int64_t step_time = 0;      // forward and backward pass, all included
+  std::vector<Event> events;     // the first one unpacks nothing
+  int64_t live_at_seal = 0;      // at the end of the forward pass
+  int64_t forward_time = 0;      // of the whole forward pass, less what was spent on making room
+  int64_t step_time = 0;         // forward and backward pass, all included
   std::vector<uint64_t> hashes;  // of the sequence of operators, up to each node
-  int64_t drops = 0;          // that the allocator made
-  bool followed = false;      // a schedule, to the end
+  int64_t drops = 0;             // that the allocator made
+  bool followed = false;         // a schedule, to the end
 };
 
 }  // namespace reprise::detail

@@ -60,7 +60,8 @@ struct TapeOptions {
   /// Not null: what the decider lets yield is held while there is room, replays hold no more than
   /// they are just using, and what is dropped and brought back is counted here.
   std::shared_ptr<RoomCounts> room{};
-  /// Not null: the step is measured, and a schedule followed where the guide has one. REQUIRES room.
+  /// Not null: the step is measured, and a schedule followed where the guide has one. REQUIRES
+  /// room.
   std::shared_ptr<StepGuide> guide{};
   StepRecorder::Clock clock{};  // of the measurement; empty: the machine's
 };

@@ -28,6 +28,7 @@ TEST_P(RandomPrograms, AreBitIdenticalToPlain) {
   std::cout << tally.str() << "\n";
   EXPECT_LT(10 * (tally.skipped + tally.both_raise), 3 * tally.programs)
       << "too few programs have gradients to compare";
+  EXPECT_GT(4 * tally.followed, tally.programs) << "too few follow plans";
   EXPECT_LT(20 * tally.complained, tally.programs) << "too many are not compared to their end";
 }
 

@@ -11,6 +11,7 @@
 
 #include "tests/at_once.h"
 #include "tests/random_program.h"
+#include "tests/stress/budgets.h"
 
 // Random nested regions against plain, bit by bit, with failures, to be run under sanitizers: in
 // the forward pass, in replays, and with several backward passes through one graph at once.
@@ -33,6 +34,7 @@ using torch::autograd::grad;
 using Fault = FaultInjector::Fault;
 
 constexpr int kDepth = 5;
+constexpr unsigned kBudgetsEvery = 8;
 constexpr Grammar kPlain{.failures = true};
 constexpr Grammar kRegions{.regions = true, .whole_functions = true, .failures = true};
 
@@ -133,13 +135,18 @@ int main(int argc, char** argv) {
   }
   at::set_num_threads(1);
   unsigned seed = first;
+  int64_t planned = 0;
   try {
-    for (; RandomProgram::regions() < wanted; ++seed) check(seed);
+    for (; RandomProgram::regions() < wanted; ++seed) {
+      check(seed);
+      if (seed % kBudgetsEvery == 0) planned += reprise::stress::check_budgets(seed);
+    }
   } catch (const std::exception& error) {
     std::cerr << "seed " << seed << ": " << error.what() << "\n";
     return 1;
   }
   std::cout << seed - first << " programs, " << RandomProgram::regions() << " regions, "
             << failed_forward << " forward and " << failed_backward
-            << " backward passes left by an exception\n";
+            << " backward passes left by an exception, " << planned
+            << " steps that followed a plan\n";
 }

@@ -14,6 +14,7 @@
 #include "frame.h"
 #include "meter/process_allocator.h"
 #include "operators.h"
+#include "planned.h"
 #include "tape/current.h"
 #include "tape/decider.h"
 #include "tape/held_set.h"
@@ -46,8 +47,18 @@ class Random final : public DropAll {
 };
 
 /// Whatever is saved yields, and the allocator makes room at random.
-class Yield final : public DropAll {
+class Yield : public DropAll {
+ public:
+  explicit Yield(bool short_of_room) : short_of_room(short_of_room) {}
   Decision decide(const ValueInfo&) override { return Decision::yield; }
+  bool short_of_room;
+};
+
+/// Follows plans where there are some.
+class Planned final : public Yield {
+ public:
+  explicit Planned(uint64_t seed) : Yield(/*short_of_room=*/false), plans(seed) {}
+  Plans plans;
 };
 
 /// While it lives, every allocation may drop some of what tapes hold: as if memory were short at
@@ -113,6 +124,9 @@ class Scopes {
       detail::TapeOptions options{.audit = audit_};
       if (dynamic_cast<Yield*>(decider_.get())) {
         options.room = std::make_shared<detail::RoomCounts>();
+      }
+      if (auto* planned = dynamic_cast<Planned*>(decider_.get())) {
+        options.guide = planned->plans.next_guide();
       }
       auto tape = std::make_shared<detail::Tape>(decider_, std::move(options));
       open_.emplace_back(wanted[open_.size()], std::make_unique<detail::Recording>(tape));
@@ -218,7 +232,8 @@ Outcome execute(const Program& program, const std::shared_ptr<detail::Decider>& 
   Outcome outcome;
   std::thread([&] {
     std::optional<RoomIsShort> short_of_room;
-    if (dynamic_cast<Yield*>(decider.get())) short_of_room.emplace(mix(program.seed, 12));
+    const auto* yield = dynamic_cast<Yield*>(decider.get());
+    if (yield && yield->short_of_room) short_of_room.emplace(mix(program.seed, 12));
     Silence silence;
     const c10::WarningUtils::WarningHandlerGuard guard(&silence);
     at::set_num_threads(1);
@@ -278,29 +293,33 @@ Finding check(const Program& program) {
     finding.verdict = Verdict::both_raise;
     finding.what = plain.error;
   }
-  const bool audit = mix(program.seed, 10) % 4 == 0;
-  for (int round = 0; round < (audit ? 4 : 3); ++round) {
-    const char* names[] = {"drop all", "random", "short of room", "audit"};
-    std::shared_ptr<DropAll> decider;
-    if (round == 1) {
-      decider = std::make_shared<Random>(mix(program.seed, 11));
-    } else if (round == 2) {
-      decider = std::make_shared<Yield>();
-    } else {
-      decider = std::make_shared<DropAll>();
-    }
+  const auto differs = [&](const std::string& name, const std::shared_ptr<DropAll>& decider,
+                           bool audit) {
     const int64_t base = Meter().live();
     std::string what =
-        compare(program, plain, execute(program, decider, round == 3), finding.complained);
+        compare(program, plain, execute(program, decider, audit), finding.complained);
     const int64_t left = Meter().live() - base;
     if (what.empty() && decider->distrusted && !program.late_write)
       what = "a replay gave other bits";
     if (what.empty() && left != 0) what = std::to_string(left) + " bytes are still alive";
-    if (what.empty()) continue;
+    if (what.empty()) return false;
     finding.verdict = Verdict::differs;
-    finding.what = std::string(names[round]) + ": " + what;
-    return finding;
-  }
+    finding.what = name + ": " + what;
+    return true;
+  };
+  if (differs("drop all", std::make_shared<DropAll>(), false)) return finding;
+  if (differs("random", std::make_shared<Random>(mix(program.seed, 11)), false)) return finding;
+  if (differs("short of room", std::make_shared<Yield>(true), false)) return finding;
+  const auto planned = std::make_shared<Planned>(mix(program.seed, 13));
+  if (differs("measured", planned, false)) return finding;
+  planned->plans.make();
+  planned->plans.rewind();
+  if (differs("planned", planned, false)) return finding;
+  finding.followed = planned->plans.followed();
+  planned->plans.rewind();
+  planned->short_of_room = true;
+  if (differs("planned and short of room", planned, false)) return finding;
+  if (mix(program.seed, 10) % 4 == 0) differs("audit", std::make_shared<DropAll>(), true);
   return finding;
 }
 
@@ -349,6 +368,7 @@ void Tally::add(const Finding& finding) {
   instructions += finding.instructions;
   refused += finding.refused;
   complained += finding.complained;
+  followed += finding.followed;
   switch (finding.verdict) {
     case Verdict::same:
       ++same;
@@ -369,8 +389,9 @@ std::string Tally::str() const {
   std::ostringstream out;
   out << programs << " programs of " << operators().size() << " operators: " << same
       << " the same, " << both_raise << " raise either way, " << skipped << " skipped, " << differ
-      << " differ; " << complained << " complain of a late write; " << refused << " of "
-      << instructions << " instructions found no operand";
+      << " differ; " << followed << " tapes followed a plan; " << complained
+      << " complain of a late write; " << refused << " of " << instructions
+      << " instructions found no operand";
   return out.str();
 }
 
