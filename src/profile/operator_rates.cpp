@@ -8,6 +8,7 @@
 
 #include "profile/flops.h"
 #include "torch/below_autograd.h"
+#include "torch/below_modes.h"
 #include "torch/ivalues.h"
 #include "torch/operator_info.h"
 #include "torch/rng.h"
@@ -30,7 +31,8 @@ double time_of(const Work& work) {
 }
 
 OperatorRates measure() {
-  const BelowAutograd below;  // and below a MetaScope: these are real
+  const BelowAutograd below;
+  const BelowModes real;
   const RngState before = RngState::capture({});
   constexpr int64_t kSide = 512, kNumbers = 2 << 20;
   OperatorRates rates;
