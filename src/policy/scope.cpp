@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <reprise/error.h>
+#include <reprise/meta_scope.h>
 #include <reprise/scope.h>
 
 #include "policy/module_paths.h"
@@ -123,10 +124,10 @@ struct Scope::State {
       : learnt(policy.rules().learnt(options.name())),
         decider(std::make_shared<Applied>(policy, learnt)),
         tape(std::make_shared<detail::Tape>(
-            decider,
-            detail::TapeOptions{.audit = policy.rules().audit && !learnt.audited.exchange(true),
-                                .measure = options.measure(),
-                                .label = options.name()})) {
+            decider, detail::TapeOptions{.audit = policy.rules().audit && !MetaScope::active() &&
+                                                  !learnt.audited.exchange(true),
+                                         .measure = options.measure(),
+                                         .label = options.name()})) {
     tell_modules(options.modules());
     recording.emplace(tape);
   }

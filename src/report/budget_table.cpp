@@ -18,6 +18,13 @@ std::string within(const BudgetSummary& budget) {
   return fixed_number(std::max(0.0, above) * 100, 1) + " %";
 }
 
+// Of all steps that were looked at, warm-up included.
+std::string steps_of(const BudgetSummary& budget) {
+  const int64_t all = budget.planned_steps + budget.online_steps;
+  return or_dash(all > 0,
+                 format_count(budget.planned_steps) + " of " + format_count(all) + " steps");
+}
+
 }  // namespace
 
 bool has_budgets(const Comparison& comparison) {
@@ -50,8 +57,7 @@ TextTable budget_table(const Comparison& comparison) {
                    number("%.2f", row.step_ms_median),
                    or_dash(planned, number("%.2f", budget.bound_ms)),
                    or_dash(planned && budget.bound_ms > 0, within(budget)),
-                   format_count(budget.planned_steps) + " of " +
-                       format_count(budget.planned_steps + budget.online_steps),
+                   steps_of(budget),
                    {fits ? "yes" : "no", fits ? Tone::good : Tone::bad}});
   }
   for (const InfeasibleBudget& budget : comparison.infeasible) {

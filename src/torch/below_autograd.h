@@ -5,7 +5,8 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-// Where operators are replayed: under autograd, version counting, autocast and every mode.
+// Where operators are replayed: under autograd, version counting, autocast and every mode but a
+// MetaScope.
 
 namespace reprise::detail {
 

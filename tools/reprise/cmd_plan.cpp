@@ -84,6 +84,7 @@ void describe_run(PlanReport& report, Workload& workload, const TracedStep& step
   report.parameters = workload.parameter_count();
   report.batch = workload.samples_per_batch();
   report.base_bytes = step.base_bytes;
+  report.plain_peak_bytes = step.peak_bytes;  // as measured; the trace's may have a little more
   report.meta = shapes.has_value();
   if (!shapes || shapes->run_operators().empty()) return;
   const std::vector<std::string> names(shapes->run_operators().begin(),
