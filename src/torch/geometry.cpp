@@ -7,6 +7,10 @@
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
 
+#include "torch/below_modes.h"
+
+#include "torch/below_modes.h"
+
 namespace reprise::detail {
 namespace {
 
@@ -35,6 +39,7 @@ Geometry::Geometry(const at::Tensor& tensor)
       requires_grad(tensor.requires_grad()) {}
 
 at::Tensor Geometry::on(const c10::Storage& storage) const {
+  const BelowModes storage_is_there;  // also where a MetaScope would make one of its own
   const auto options = at::TensorOptions().dtype(dtype).device(device);
   at::Tensor tensor = at::empty({0}, options).set_(storage, offset, sizes, strides);
   if (conj) tensor._set_conj(true);
