@@ -403,6 +403,23 @@ TEST(StreamOfSteps, EachShapeIsPlannedForOnceItWasSeen) {
   EXPECT_GE(budget.summary().plans, static_cast<int64_t>(seen.size()));
 }
 
+TEST(StreamOfSteps, TheShapesThatWereUsedLastAreRemembered) {
+  const Tensor w = leaf({16, 16});
+  auto budget = Budget::activations(1_MiB);
+  budget.plan_with({.evaluations = 0, .bound = false});
+  const auto is_planned = [&](int64_t length) {
+    budget.forward([&] { return at::ones({length, 16}).matmul(w).tanh().sum(); }).backward();
+    w.mutable_grad() = Tensor();
+    budget.finish_planning();
+    return budget.followed().has_value();
+  };
+  for (int64_t length = 1; length <= 80; ++length) EXPECT_FALSE(is_planned(length)) << length;
+  EXPECT_TRUE(is_planned(80));
+  EXPECT_TRUE(is_planned(60));
+  EXPECT_FALSE(is_planned(1));
+  EXPECT_TRUE(is_planned(1));
+}
+
 // ---- What a budget can be told.
 
 TEST_F(PlannedSteps, CanBeSwitchedOff) {
