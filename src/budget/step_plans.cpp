@@ -188,10 +188,13 @@ void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Fou
   if (!mapped) return;
   const StepTrace measured = mapped->trace;
   const auto sequence = sequence_of(std::move(*mapped));
-  if (sequence->measured.size() == kMostMeasured) {
-    sequence->measured.erase(sequence->measured.begin());
+  // The first measurement is of a cold step, and goes as soon as there is another one.
+  auto& steps = sequence->measured;
+  if (steps.size() == kMostMeasured ||
+      (steps.size() == 1 && !std::exchange(sequence->warm, true))) {
+    steps.erase(steps.begin());
   }
-  sequence->measured.push_back(measured);
+  steps.push_back(measured);
   consider(sequence, record, step);
 }
 
@@ -211,9 +214,7 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
     for (const Plan& plan : offered_) {
       if (plan.key != sequence->key) continue;
       std::optional<Plan> judged = judged_by(trace, plan);
-      if (judged && judged->peak_bytes <= step.available) {
-        return adopt(*sequence, std::move(*judged));
-      }
+      if (judged && judged->peak_bytes <= step.available) return adopt(*sequence, plan);
     }
     if (step.available > sequence->infeasible_at) begin_planning(sequence, step.available);
     return;

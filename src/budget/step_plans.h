@@ -70,7 +70,8 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
     int64_t gradients = 0;  // bytes that it leaves behind: none where they were there before
     MappedTrace mapped;     // of the first measurement; the trace is the median of the last ones
     std::vector<StepTrace> measured;
-    Found found;  // empty while there is no plan
+    Found found;        // empty while there is no plan
+    bool warm = false;  // the first measurement has been given up for another one
     bool planning = false;
     int64_t infeasible_at = 0;  // no plan was found for so many bytes
     int64_t margin = 0;         // bytes that plans leave free, since one took more than it said

@@ -9,8 +9,6 @@
 
 #include "torch/below_modes.h"
 
-#include "torch/below_modes.h"
-
 namespace reprise::detail {
 namespace {
 
