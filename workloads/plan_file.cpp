@@ -29,6 +29,9 @@ constexpr const char* kHint = "write it again: reprise plan WORKLOAD --budget SI
 std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
+  if (file && file.peek() == std::ifstream::traits_type::eof() && !file.bad()) {
+    refuse(path, "it is empty");
+  }
   if (!file || !(text << file.rdbuf())) {
     throw UsageError("plan '" + path + "': cannot be read: " + std::strerror(errno),
                      "name a file that reprise plan -o has written");

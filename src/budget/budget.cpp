@@ -121,6 +121,13 @@ bool is_open(const LimitState& limit) {
   return false;
 }
 
+/// Of a budget that is there.
+template <class State>
+State& alive(const std::shared_ptr<State>& state) {
+  if (state) return *state;
+  throw UsageError("a Budget that was moved from", "use the one that it was moved to");
+}
+
 /// What is live already may be too much.
 void make_it_fit() {
   detail::CountingAllocator& allocator = detail::process_allocator();
@@ -175,7 +182,7 @@ struct BudgetScope::Open {
 };
 
 BudgetScope::BudgetScope(Budget& budget) {
-  if (is_open(budget.state_->limit)) return;
+  if (is_open(alive(budget.state_).limit)) return;
   detail::ensure_engine();
   open_ = std::make_unique<Open>(budget.state_);
 }
@@ -246,7 +253,7 @@ void Budget::rethrow_if_infeasible(int64_t before, const std::exception& error) 
 }
 
 BudgetSummary Budget::summary() const {
-  const LimitState state = Limits::instance().read(state_->limit);
+  const LimitState state = Limits::instance().read(alive(state_).limit);
   const detail::RoomCounts& counts = *state.counts;
   BudgetSummary summary;
   summary.limit = state.bytes;
@@ -264,17 +271,17 @@ BudgetSummary Budget::summary() const {
   return summary;
 }
 
-void Budget::stay_online() { state_->plans->stop(); }
+void Budget::stay_online() { alive(state_).plans->stop(); }
 
-void Budget::plan_with(const PlanOptions& options) { state_->plans->plan_with(options); }
+void Budget::plan_with(const PlanOptions& options) { alive(state_).plans->plan_with(options); }
 
-void Budget::follow(Plan plan) { state_->plans->offer(std::move(plan)); }
+void Budget::follow(Plan plan) { alive(state_).plans->offer(std::move(plan)); }
 
-void Budget::finish_planning() { state_->plans->finish(); }
+void Budget::finish_planning() { alive(state_).plans->finish(); }
 
-std::optional<StepTrace> Budget::trace() const { return state_->plans->trace(); }
+std::optional<StepTrace> Budget::trace() const { return alive(state_).plans->trace(); }
 
-std::optional<Plan> Budget::followed() const { return state_->plans->followed(); }
+std::optional<Plan> Budget::followed() const { return alive(state_).plans->followed(); }
 
 std::ostream& operator<<(std::ostream& out, const BudgetSummary& summary) {
   using detail::text_of_bytes;
@@ -288,7 +295,7 @@ std::ostream& operator<<(std::ostream& out, const BudgetSummary& summary) {
   if (summary.overruns > 0) out << ", " << summary.overruns << " allocations above the limit";
   out << "\n"
       << summary.planned_steps << " planned steps, " << summary.online_steps << " online; "
-      << summary.plans << " plans, " << summary.replans << " of them made again";
+      << summary.plans << " plans made, " << summary.replans << " of them to replace another";
   if (summary.planned_steps > 0) {
     out << "\nlast planned step: peak " << text_of_bytes(summary.measured_peak) << ", predicted "
         << text_of_bytes(summary.predicted_peak) << ", plain " << text_of_bytes(summary.plain_bytes)

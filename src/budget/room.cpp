@@ -65,7 +65,8 @@ class RoomByDropping final : public RoomMaker {
                                       " needs " + text_of_bytes(bytes) + " beside " +
                                       text_of_bytes(pinned) + " that nothing can be dropped of",
                                   "give the budget " + text_of_bytes(pinned + bytes) +
-                                      " or more, or take the batch in smaller parts and accumulate",
+                                      " or more, what lives before a step included, or take the "
+                                      "batch in smaller parts and accumulate",
                                   limit, pinned + bytes, culprit.op);
     throw last.error;
   }

@@ -232,7 +232,6 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
   if (dropped) sequence->margin += std::max<int64_t>(step.available / 256, 1 << 16);
   if ((too_much || ((slower || more_room) && !is_plain)) && sequence->replans < kMostReplans) {
     ++sequence->replans;
-    ++counts_.replans;
     begin_planning(sequence, step.available);
   }
   if (!too_much) sequence->found.plan = std::make_shared<const Plan>(std::move(*judged));
@@ -293,6 +292,7 @@ void StepPlans::work(const std::stop_token& stop) {
     job.sequence->infeasible_at = infeasible_at;
     if (made) {
       ++counts_.plans;
+      counts_.replans += job.sequence->found.plan != nullptr;
       adopt(*job.sequence, std::move(*made));
     }
     if (jobs_.empty()) idle_.notify_all();

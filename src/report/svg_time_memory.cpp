@@ -58,6 +58,7 @@ bool on_line(const StrategyRow& row) { return row.budget && row.predicted_peak_b
 // takes less.
 std::vector<CurvePoint> line_of(const std::vector<StrategyRow>& rows, bool bound) {
   std::vector<CurvePoint> line;
+  if (rows.empty()) return line;
   const auto plain = static_cast<double>(rows.front().peak_bytes);
   for (const StrategyRow& row : rows) {
     if (!on_line(row)) continue;

@@ -107,7 +107,7 @@ void check_options(const Options& options) {
     for (const char* name : {"--output", "--evaluations", "--steps", "--report"}) {
       if (!options.text(name)) continue;
       throw UsageError(std::string(name) + " does nothing with --max-batch",
-                       "it prints a table, and writes JSON with --json");
+                       "it takes --strategies, --budget, --meta and --json");
     }
     return;
   }
