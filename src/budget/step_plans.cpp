@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::size_t kMostSequences = 64;
 constexpr std::size_t kMostMeasured = 5;
+constexpr std::size_t kWarmSteps = 3;
+constexpr int kQuickEvaluations = 2000;
 constexpr int kMostReplans = 6;
 constexpr int kSettled = 16;      // steps after which a plan is looked at only now and then
 constexpr int64_t kMuchLess = 8;  // a part of the gradients
@@ -223,8 +225,10 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
   std::optional<Plan> judged = judged_by(trace, plan);
   const bool dropped = record.followed && record.drops > 0;
   const bool too_much = !judged || judged->peak_bytes > step.available || dropped;
-  const bool slower = judged && std::abs(judged->microseconds - plan.microseconds) >
-                                    kTimeTolerance * plan.microseconds;
+  // Once warm steps have been measured: the first plan is made from a cold one.
+  const double made = sequence->found.made->microseconds;
+  const bool slower = judged && sequence->measured.size() >= kWarmSteps &&
+                      std::abs(judged->microseconds - made) > kTimeTolerance * made;
   const bool more_room = static_cast<double>(step.available - sequence->margin) >
                          kMoreRoom * static_cast<double>(plan.budget_bytes);
   const bool is_plain = plan.peak_bytes == plan.plain_peak_bytes;
@@ -260,7 +264,7 @@ void StepPlans::begin_planning(const std::shared_ptr<Sequence>& sequence, int64_
     }
   }
   sequence->planning = true;
-  jobs_.push_back({sequence, sequence->mapped.trace, budget, std::move(known)});
+  jobs_.push_front({sequence, sequence->mapped.trace, budget, std::move(known), /*quick=*/true});
   if (!worker_.joinable()) {
     worker_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
   }
@@ -271,11 +275,13 @@ void StepPlans::work(const std::stop_token& stop) {
   stand_back();
   std::unique_lock<std::mutex> lock(mutex_);
   while (wake_.wait(lock, stop, [this] { return !jobs_.empty(); })) {
-    const Job job = std::move(jobs_.front());
+    Job job = std::move(jobs_.front());
     jobs_.pop_front();
     busy_ = true;
     PlanOptions options = options_;
     options.stop = stop;
+    const bool quick = job.quick && options.evaluations > kQuickEvaluations;
+    if (quick) options.evaluations = kQuickEvaluations;
     lock.unlock();
     std::optional<Plan> made;
     int64_t infeasible_at = 0;
@@ -293,7 +299,13 @@ void StepPlans::work(const std::stop_token& stop) {
     if (made) {
       ++counts_.plans;
       counts_.replans += job.sequence->found.plan != nullptr;
-      adopt(*job.sequence, std::move(*made));
+      adopt(*job.sequence, *made);
+    }
+    if (quick && !stop.stop_requested() && (!made || made->looseness() > 0)) {
+      job.quick = false;
+      if (made) job.known = {std::move(*made)};
+      job.sequence->planning = true;
+      jobs_.push_back(std::move(job));
     }
     if (jobs_.empty()) idle_.notify_all();
   }

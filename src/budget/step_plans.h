@@ -85,6 +85,7 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
     StepTrace trace;
     int64_t budget;
     std::vector<Plan> known;
+    bool quick;  // a plan soon; a better one is looked for when nobody waits for another
   };
 
   Found first(int64_t available);
