@@ -165,6 +165,16 @@ class StepsBeginAlike {
 
 }  // namespace
 
+std::vector<at::Tensor> take_gradients(const std::vector<at::Tensor>& leaves) {
+  std::vector<Tensor> gradients;
+  for (Tensor leaf : leaves) gradients.push_back(std::exchange(leaf.mutable_grad(), Tensor()));
+  return gradients;
+}
+
+int64_t share_of(int64_t bytes, double share) {
+  return static_cast<int64_t>(share * static_cast<double>(bytes));
+}
+
 std::vector<at::Tensor> step_of(const BudgetModel& model, Budget* budget, int64_t* peak) {
   const StepsBeginAlike alike(model);
   torch::manual_seed(5);
@@ -184,9 +194,7 @@ std::vector<at::Tensor> step_of(const BudgetModel& model, Budget* budget, int64_
       throw;
     }
   }
-  for (Tensor parameter : model.parameters) {
-    results.push_back(std::exchange(parameter.mutable_grad(), Tensor()));
-  }
+  for (Tensor& gradient : take_gradients(model.parameters)) results.push_back(std::move(gradient));
   for (const Tensor& buffer : model.buffers) results.push_back(buffer.clone());
   results.push_back(at::rand({3}));
   return results;

@@ -30,6 +30,11 @@ BudgetModel attention();     // two transformer blocks with dropout
 /// gradient is left behind. `peak`: raised to the bytes above those live before the forward pass.
 std::vector<at::Tensor> step_of(const BudgetModel& model, Budget* budget, int64_t* peak = nullptr);
 
+/// The gradients of the leaves, which have none afterwards.
+std::vector<at::Tensor> take_gradients(const std::vector<at::Tensor>& leaves);
+
+int64_t share_of(int64_t bytes, double share);
+
 /// The bytes above those live before it that a plain step needs.
 int64_t plain_peak_of(const BudgetModel& model);
 

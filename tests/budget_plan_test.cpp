@@ -26,12 +26,10 @@ namespace {
 using testing::BudgetModel;
 using testing::leaf;
 using testing::same_bits;
+using testing::share_of;
 using testing::step_of;
+using testing::take_gradients;
 using testing::Tensor;
-
-int64_t share_of(int64_t bytes, double share) {
-  return static_cast<int64_t>(share * static_cast<double>(bytes));
-}
 
 /// A budget whose plans take little time to find.
 Budget quick(int64_t bytes) {
@@ -111,12 +109,6 @@ void expect_same_as_plain(
   }
   EXPECT_LE(peak, share_of(plain_peak, share));
   EXPECT_GE(budget.summary().planned_steps, planned) << budget.summary();
-}
-
-std::vector<Tensor> take_gradients(const std::vector<Tensor>& leaves) {
-  std::vector<Tensor> gradients;
-  for (Tensor leaf : leaves) gradients.push_back(std::exchange(leaf.mutable_grad(), Tensor()));
-  return gradients;
 }
 
 class PlannedSteps : public ::testing::Test {

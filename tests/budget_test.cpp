@@ -16,12 +16,10 @@ namespace {
 using testing::BudgetModel;
 using testing::message_of;
 using testing::same_bits;
+using testing::share_of;
 using testing::step_of;
+using testing::take_gradients;
 using testing::Tensor;
-
-int64_t share_of(int64_t bytes, double share) {
-  return static_cast<int64_t>(share * static_cast<double>(bytes));
-}
 
 // ---- Models, from generous budgets to such as cannot be.
 
@@ -212,14 +210,6 @@ void expect_same_as_plain(
   EXPECT_GT(budget.summary().drops, 0);
   EXPECT_GT(budget.summary().operators, 0);
   EXPECT_EQ(Meter().live(), base);
-}
-
-std::vector<Tensor> take_gradients(const std::vector<Tensor>& leaves) {
-  std::vector<Tensor> gradients;
-  for (Tensor leaf : leaves) {
-    gradients.push_back(std::exchange(leaf.mutable_grad(), Tensor()));
-  }
-  return gradients;
 }
 
 TEST_F(Budgets, ServeSeveralLossesAndRetainedGraphs) {

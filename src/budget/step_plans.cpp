@@ -81,7 +81,7 @@ std::optional<StepTrace> StepPlans::trace() const {
 
 std::optional<Plan> StepPlans::followed() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return followed_;
+  return followed_ ? std::optional<Plan>(*followed_) : std::nullopt;
 }
 
 void StepPlans::summarise(BudgetSummary& summary) const {
@@ -167,10 +167,9 @@ void StepPlans::ended_unmeasured() {
 void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Found& followed) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++(followed.plan ? counts_.planned_steps : counts_.online_steps);
-  followed_.reset();
+  followed_ = followed.plan;
   if (followed.plan) {
     const Plan& plan = *followed.plan;
-    followed_ = plan;
     counts_.predicted_peak = plan.peak_bytes;
     counts_.predicted_ms = plan.microseconds / 1000;
     counts_.plain_ms = plan.plain_microseconds / 1000;

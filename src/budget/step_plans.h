@@ -109,7 +109,7 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   std::unordered_multimap<uint64_t, std::weak_ptr<Sequence>> by_hash_;
   PlanOptions options_;
   std::vector<Plan> offered_;
-  std::optional<Plan> followed_;
+  std::shared_ptr<const Plan> followed_;
   std::optional<StepTrace> trace_;
   BudgetSummary counts_;
   bool stopped_ = false;

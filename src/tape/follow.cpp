@@ -283,18 +283,8 @@ void Tape::run_nodes(const std::vector<NodeId>& nodes, LazyReplay& replay) {
     for_each_input(nodes_[id], [&](ValueId input) { ++replay.locals[input].reads; });
   }
   for (const NodeId id : nodes) {
-    const Node& node = nodes_[id];
-    if (!node.needed) continue;  // what it made is there, or nobody wants it any more
-    for_each_input(node, [&](ValueId input) {
-      Local& local = replay.locals[input];
-      if (!local.storage) local.storage = fetch(input, replay);
-    });
-    run_again(node, id, replay.locals, kNoPass);
-    ++options_.room->operators;
-    for_each_input(node, [&](ValueId input) {
-      Local& local = replay.locals[input];
-      if (--local.reads == 0 || !local.made_here) local.storage = c10::Storage();
-    });
+    // Else what it made is there, or nobody wants it any more.
+    if (nodes_[id].needed) replay.run(*this, id);
   }
 }
 

@@ -20,6 +20,10 @@ struct Tape::Local {
 struct Tape::LazyReplay {
   LazyReplay(HeldSet& set, const LazyReplay* outer) : outer(outer), sources(set) {}
 
+  /// Runs an operator again: fetches what it reads and is not here, and lets go of what has been
+  /// read for the last time.
+  void run(Tape& tape, NodeId id);
+
   Locals locals;
   const LazyReplay* outer;
   HeldSet::Protection sources;

@@ -118,22 +118,26 @@ c10::Storage Tape::fetch(ValueId input, LazyReplay& replay) {
   return replay_lazily(input, &replay);
 }
 
+void Tape::LazyReplay::run(Tape& tape, NodeId id) {
+  const Node& node = tape.nodes_[id];
+  for_each_input(node, [&](ValueId input) {
+    Local& local = locals[input];
+    if (!local.storage) local.storage = tape.fetch(input, *this);
+  });
+  tape.run_again(node, id, locals, kNoPass);
+  ++tape.options_.room->operators;
+  for_each_input(node, [&](ValueId input) {
+    Local& local = locals[input];
+    if (--local.reads == 0 || !local.made_here) local.storage = c10::Storage();
+  });
+}
+
 c10::Storage Tape::replay_lazily(ValueId target, const LazyReplay* outer) {
   LazyReplay replay(*yielding_, outer);
   const std::vector<NodeId> nodes = lazy_closure(target, replay);
   for (const NodeId id : nodes) {
-    const Node& node = nodes_[id];
     count_replay();
-    for_each_input(node, [&](ValueId input) {
-      Local& local = replay.locals[input];
-      if (!local.storage) local.storage = fetch(input, replay);
-    });
-    run_again(node, id, replay.locals, kNoPass);
-    ++options_.room->operators;
-    for_each_input(node, [&](ValueId input) {
-      Local& local = replay.locals[input];
-      if (--local.reads == 0 || !local.made_here) local.storage = c10::Storage();
-    });
+    replay.run(*this, id);
   }
   return replay.locals[target].storage;
 }
