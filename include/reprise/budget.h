@@ -27,9 +27,11 @@
 //       optimizer.step();
 //     }
 //
-// The limit is one of the process: of all LibTorch bytes of the CPU, whoever allocates them. Where
-// several are in force, the least holds. Budgets are for the CPU: on other devices there is no
-// allocator of ours. See docs/budget.md.
+// The limit is one of the process: of all LibTorch bytes of a device, whoever allocates them. Where
+// several are in force, the least holds. On the CPU no moment passes it. On an accelerator, whose
+// allocator is not ours, room is made before each operator for what that operator has needed
+// before: the first time, and in backward passes, it may be passed, which is counted. See
+// docs/budget.md.
 
 namespace reprise {
 
@@ -52,7 +54,8 @@ struct BudgetSummary {
   int64_t replays = 0;        ///< times that something was brought back by running operators again
   int64_t operators = 0;      ///< run again
   double replay_ms = 0;       ///< wall time of that
-  int64_t overruns = 0;       ///< allocations above the limit that could not be refused
+  int64_t overruns = 0;       ///< times that the limit was passed: of allocations that could not be
+                              ///< refused, of operators on an accelerator
 
   int64_t online_steps = 0;   ///< that no plan was followed in to the end
   int64_t planned_steps = 0;  ///< that a plan was followed in
@@ -73,13 +76,15 @@ REPRISE_API std::ostream& operator<<(std::ostream& out, const BudgetSummary& sum
 
 class BudgetScope;
 
-/// Thread-safe; forward passes may run on several threads.
+/// Thread-safe; forward passes may run on several threads. After a move, all but assignment and the
+/// destructor throws UsageError.
 class REPRISE_API Budget {
  public:
   /// All bytes that LibTorch has allocated on the device, parameters, gradients, optimizer and
-  /// data included. In force from the first forward pass until the end of this object. Throws
-  /// UsageError for less than one byte, for another device than the CPU, and where allocations are
-  /// not counted (see Meter::installed()).
+  /// data included. In force from the first forward pass until the end of this object. `device` is
+  /// the CPU or the accelerator that the model is on (without index: the current one); what is
+  /// saved on other devices is kept. Throws UsageError for less than one byte, and for a device
+  /// that Meter cannot measure.
   explicit Budget(int64_t bytes, c10::Device device = c10::kCPU);
 
   /// The bytes above those that are live when a step begins: activations, gradients, scratch. A
@@ -115,7 +120,8 @@ class REPRISE_API Budget {
   void plan_with(const PlanOptions& options);
 
   /// A plan made before, such as one read from a file. A step whose trace has its key follows it,
-  /// if it fits; see followed().
+  /// if it fits; see followed(). Throws UsageError on an accelerator, where no plans are made
+  /// either: every step goes online.
   void follow(Plan plan);
 
   /// Waits until the plans are made that have been begun in the background.

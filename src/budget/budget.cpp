@@ -25,13 +25,9 @@ namespace {
 using detail::Limits;
 using detail::LimitState;
 
-void check_device(c10::Device device) {
-  if (!device.is_cpu()) {
-    throw UsageError("Budget: a budget on device " + device.str() +
-                         "; the limit is kept by the CPU's allocator, and only there",
-                     "train on the CPU, or choose what is kept by a Policy");
-  }
-  (void)Meter(device);  // says so when allocations are not counted
+/// With its index. Throws UsageError for one that cannot be measured.
+detail::LimitedMemory& memory_of(c10::Device device) {
+  return detail::limited_memory(Meter(device).device());
 }
 
 void check_bytes(int64_t bytes) {
@@ -41,16 +37,21 @@ void check_bytes(int64_t bytes) {
 }
 
 void when_a_pass_ends(bool failed, bool last) {
-  if (failed && detail::process_allocator().limit() != detail::CountingAllocator::kUnlimited) {
-    detail::clear_failed_passes();
-  }
-  if (last) Limits::instance().end_passes();
+  Limits::for_each([&](Limits& limits) {
+    if (failed && limits.in_force()) detail::clear_failed_passes();
+    if (last) limits.end_passes();
+  });
 }
 
 }  // namespace
 
 struct Budget::State {
+  explicit State(c10::Device device) : limit(memory_of(device)), device(Meter(device).device()) {}
+
+  Limits& limits() const { return Limits::of(limit.memory); }
+
   LimitState limit;
+  const c10::Device device;
   const std::shared_ptr<detail::StepPlans> plans = std::make_shared<detail::StepPlans>();
 };
 
@@ -61,9 +62,9 @@ class Graph {
  public:
   Graph(std::shared_ptr<void> owner, LimitState& limit, std::vector<std::shared_ptr<Graph>> around)
       : owner_(std::move(owner)), limit_(limit), around_(std::move(around)) {
-    begun_ = Limits::instance().begin_forward(limit_);
+    begun_ = Limits::of(limit_.memory).begin_forward(limit_);
   }
-  ~Graph() { Limits::instance().end_graph(limit_); }
+  ~Graph() { Limits::of(limit_.memory).end_graph(limit_); }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
@@ -76,19 +77,20 @@ class Graph {
   Limits::Begun begun_;
 };
 
-/// Whatever is saved yields.
+/// Whatever is saved on the device yields.
 class Yielding final : public detail::Decider {
  public:
-  explicit Yielding(std::shared_ptr<Graph> graph) : graph_(std::move(graph)) {}
+  Yielding(std::shared_ptr<Graph> graph, c10::Device device)
+      : graph_(std::move(graph)), device_(device) {}
 
   detail::Decision decide(const detail::ValueInfo& value) override {
-    if (!value.tensor.is_cpu()) check_device(value.tensor.device());
-    return detail::Decision::yield;
+    return value.tensor.device() == device_ ? detail::Decision::yield : detail::Decision::keep;
   }
   bool hold(const detail::ValueInfo&) override { return false; }
 
  private:
   const std::shared_ptr<Graph> graph_;
+  const c10::Device device_;
 };
 
 /// A tensor as autograd keeps it, for the plain step.
@@ -129,12 +131,11 @@ State& alive(const std::shared_ptr<State>& state) {
 }
 
 /// What is live already may be too much.
-void make_it_fit() {
-  detail::CountingAllocator& allocator = detail::process_allocator();
+void make_it_fit(detail::LimitedMemory& memory) {
   int64_t droppable = 0;
-  if (detail::drop_for(allocator, 0, droppable)) return allocator.counters().cancel(0);
-  const int64_t pinned = allocator.counters().live() - droppable;
-  const int64_t limit = allocator.limit();
+  if (detail::drop_for(memory, 0, droppable)) return memory.cancel(0);
+  const int64_t pinned = memory.live() - droppable;
+  const int64_t limit = memory.limit();
   throw BudgetInfeasible(
       "a budget of " + detail::text_of_bytes(limit) + " is too small: " +
           detail::text_of_bytes(pinned) + " are live before the forward pass begins",
@@ -151,15 +152,15 @@ struct BudgetScope::Open {
     std::vector<std::shared_ptr<Graph>> around;
     for (const OpenForward& open : open_forwards()) around.push_back(open.graph);
     auto graph = std::make_shared<Graph>(state, limit, std::move(around));
-    make_it_fit();
+    make_it_fit(limit.memory);
     if (graph->begun().plainly) {
       hooks.emplace(
           [graph](const at::Tensor& tensor) { return std::make_shared<Watched>(tensor, graph); });
     } else {
       recording.emplace(std::make_shared<detail::Tape>(
-          std::make_shared<Yielding>(graph),
+          std::make_shared<Yielding>(graph, state->device),
           detail::TapeOptions{
-              .label = "budget", .room = limit.counts, .guide = guide(state, graph->begun())}));
+              .label = "budget", .room = limit.room, .guide = guide(state, graph->begun())}));
     }
     open_forwards().push_back({&limit, std::move(graph)});
   }
@@ -168,9 +169,9 @@ struct BudgetScope::Open {
   // One forward pass is planned for at a time: of several, the others have what it leaves.
   static std::shared_ptr<detail::StepGuide> guide(const std::shared_ptr<Budget::State>& state,
                                                   const Limits::Begun& begun) {
-    if (!begun.alone || !open_forwards().empty()) return nullptr;
+    if (!state->device.is_cpu() || !begun.alone || !open_forwards().empty()) return nullptr;
     return state->plans->guide(begun.available,
-                               [state] { return Limits::instance().peak_of_step(state->limit); });
+                               [state] { return state->limits().peak_of_step(state->limit); });
   }
 
   Open(const Open&) = delete;
@@ -196,13 +197,12 @@ BudgetScope::~BudgetScope() {
 }
 
 Budget::Budget(std::shared_ptr<State> state) : state_(std::move(state)) {
-  detail::install_room_maker();
+  detail::install_room_maker(state_->limit.memory);
   detail::when_passes_end(when_a_pass_ends);
-  state_->limit.overruns_before = detail::overruns();
+  state_->limit.overruns_before = state_->limit.memory.overruns();
 }
 
-Budget::Budget(int64_t bytes, c10::Device device) : Budget(std::make_shared<State>()) {
-  check_device(device);
+Budget::Budget(int64_t bytes, c10::Device device) : Budget(std::make_shared<State>(device)) {
   check_bytes(bytes);
   state_->limit.bytes = bytes;
 }
@@ -230,13 +230,13 @@ Budget::Budget(Budget&&) noexcept = default;
 
 Budget& Budget::operator=(Budget&& other) noexcept {
   if (this == &other) return *this;
-  if (state_) Limits::instance().retire(state_->limit);
+  if (state_) state_->limits().retire(state_->limit);
   state_ = std::move(other.state_);
   return *this;
 }
 
 Budget::~Budget() {
-  if (state_) Limits::instance().retire(state_->limit);
+  if (state_) state_->limits().retire(state_->limit);
 }
 
 int64_t Budget::infeasible_so_far() { return detail::last_infeasible().count; }
@@ -253,8 +253,8 @@ void Budget::rethrow_if_infeasible(int64_t before, const std::exception& error) 
 }
 
 BudgetSummary Budget::summary() const {
-  const LimitState state = Limits::instance().read(alive(state_).limit);
-  const detail::RoomCounts& counts = *state.counts;
+  const LimitState state = alive(state_).limits().read(state_->limit);
+  const detail::Room& counts = *state.room;
   BudgetSummary summary;
   summary.limit = state.bytes;
   summary.base = state.base;
@@ -266,8 +266,9 @@ BudgetSummary Budget::summary() const {
   summary.replays = counts.replays;
   summary.operators = counts.operators;
   summary.replay_ms = static_cast<double>(counts.nanoseconds) * 1e-6;
-  summary.overruns = detail::overruns() - state.overruns_before;
+  summary.overruns = state.memory.overruns() - state.overruns_before;
   state_->plans->summarise(summary);
+  if (!state_->device.is_cpu()) summary.online_steps = state.steps;
   return summary;
 }
 
@@ -275,7 +276,13 @@ void Budget::stay_online() { alive(state_).plans->stop(); }
 
 void Budget::plan_with(const PlanOptions& options) { alive(state_).plans->plan_with(options); }
 
-void Budget::follow(Plan plan) { alive(state_).plans->offer(std::move(plan)); }
+void Budget::follow(Plan plan) {
+  if (!alive(state_).device.is_cpu()) {
+    throw UsageError("Budget::follow() for a budget of " + state_->device.str(),
+                     "plans are for the CPU: on an accelerator every step goes online");
+  }
+  state_->plans->offer(std::move(plan));
+}
 
 void Budget::finish_planning() { alive(state_).plans->finish(); }
 

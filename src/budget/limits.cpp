@@ -10,19 +10,39 @@
 namespace reprise::detail {
 namespace {
 
-// Only one above it is no limit: the allocator counts the peak, and refuses nothing.
-constexpr int64_t kWatchOnly = CountingAllocator::kUnlimited - 1;
+/// Never destroyed: graphs may outlive main().
+struct Registry {
+  std::mutex mutex;
+  std::vector<Limits*> all;
+};
+
+Registry& registry() {
+  static auto& registry = *new Registry;
+  return registry;
+}
 
 }  // namespace
 
-Limits& Limits::instance() {
-  static auto& limits = *new Limits;  // graphs may outlive main()
-  return limits;
+Limits& Limits::of(LimitedMemory& memory) {
+  Registry& known = registry();
+  const std::lock_guard<std::mutex> lock(known.mutex);
+  for (Limits* limits : known.all) {
+    if (&limits->memory_ == &memory) return *limits;
+  }
+  return *known.all.emplace_back(new Limits(memory));
+}
+
+void Limits::for_each(const std::function<void(Limits&)>& function) {
+  Registry& known = registry();
+  std::unique_lock<std::mutex> lock(known.mutex);
+  const std::vector<Limits*> all = known.all;
+  lock.unlock();
+  for (Limits* limits : all) function(*limits);
 }
 
 // Peaks are those of the time that a limit was in force.
 void Limits::settle_peaks() {
-  const int64_t peak = process_allocator().counters().reset_limited_peak();
+  const int64_t peak = memory_.reset_limited_peak();
   for (LimitState* state : in_force_) {
     state->peak = std::max(state->peak, peak - state->base);
     state->step_peak = std::max(state->step_peak, peak - state->step_base);
@@ -30,16 +50,16 @@ void Limits::settle_peaks() {
 }
 
 void Limits::apply() {
-  int64_t least = CountingAllocator::kUnlimited;
+  int64_t least = LimitedMemory::kUnlimited;
   bool limiting = false;
   for (const LimitState* state : in_force_) {
     limiting = limiting || !state->watching;
     const int64_t limit =
-        state->watching ? kWatchOnly : std::min(state->base + state->bytes, kWatchOnly);
+        state->watching ? LimitedMemory::kWatched : std::min(state->base + state->bytes, LimitedMemory::kWatched);
     least = std::min(least, limit);
   }
-  process_allocator().set_limit(least);
-  if (!limiting) {
+  memory_.set_limit(least);
+  if (!limiting || &memory_ != &process_allocator()) {
     in_place_.reset();  // a plain step is plain
   } else if (!in_place_) {
     in_place_.emplace();
@@ -72,20 +92,20 @@ Limits::Begun Limits::begin_forward(LimitState& state) {
     state.pass_has_ended = false;
     state.watching = state.kind == LimitState::Kind::share && state.plain_peak == 0;
     if (state.kind != LimitState::Kind::all_bytes) {
-      state.base = process_allocator().counters().live();
+      state.base = memory_.live();
       if (state.watching) state.peak = 0;
     }
     enforce(state);
   }
-  CountingAllocator& allocator = process_allocator();
-  const int64_t live = allocator.counters().live();
+  const int64_t live = memory_.live();
   if (begun.alone) {
     settle_peaks();
+    ++state.steps;
     state.step_base = live;
     state.step_peak = 0;
   }
   begun.plainly = state.watching;
-  begun.available = allocator.limit() - live;
+  begun.available = memory_.limit() - live;
   return begun;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,13 +11,17 @@
 #include "tape/held_set.h"
 #include "torch/in_place_backward.h"
 
-// The budgets of the process, and when each one's limit is in force. The allocator knows one
-// number: the least of them.
+// The budgets of the process, and when each one's limit is in force. The memory of a device knows
+// one number: the least of them.
 
 namespace reprise::detail {
 
-/// What a budget asks for, and where it stands. All but `counts` is guarded by Limits.
+/// What a budget asks for, and where it stands. All but `room` is guarded by Limits.
 struct LimitState {
+  explicit LimitState(LimitedMemory& memory)
+      : memory(memory), room(std::make_shared<Room>(memory)) {}
+
+  LimitedMemory& memory;
   enum class Kind { all_bytes, above_base, share };
   Kind kind = Kind::all_bytes;
   int64_t bytes = 0;  // above base; of a share, once it is known
@@ -32,15 +37,21 @@ struct LimitState {
   int64_t step_peak = 0;   // above those
   int64_t plain_peak = 0;  // the same, of the plain step
   int64_t forwards = 0;
+  int64_t steps = 0;
   int64_t overruns_before = 0;
 
-  const std::shared_ptr<RoomCounts> counts = std::make_shared<RoomCounts>();
+  const std::shared_ptr<Room> room;
 };
 
-/// Thread-safe.
+/// Those of one device. Thread-safe.
 class Limits {
  public:
-  static Limits& instance();
+  static Limits& of(LimitedMemory& memory);
+
+  /// Calls `function` for those of each device that has had any.
+  static void for_each(const std::function<void(Limits&)>& function);
+
+  bool in_force() const { return memory_.limit() != LimitedMemory::kUnlimited; }
 
   struct Begun {
     bool plainly = false;   ///< without a limit
@@ -66,13 +77,14 @@ class Limits {
   LimitState read(LimitState& state);
 
  private:
-  Limits() = default;
+  explicit Limits(LimitedMemory& memory) : memory_(memory) {}
   void settle_peaks();
   void apply();
   void enforce(LimitState& state);
   void lift(LimitState& state);
   void end_step(LimitState& state);
 
+  LimitedMemory& memory_;
   std::mutex mutex_;
   std::vector<LimitState*> in_force_;
   std::optional<InPlaceBackward> in_place_;

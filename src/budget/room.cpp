@@ -3,21 +3,21 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdio>
 #include <exception>
 
+#include "meter/accelerator_memory.h"
+#include "meter/call_room.h"
 #include "meter/process_allocator.h"
 #include "tape/held_set.h"
 #include "tape/running_operator.h"
 #include "tape/stack.h"
 #include "torch/backward_pass.h"
 #include "torch/geometry.h"
+#include "torch/out_of_memory.h"
 
 namespace reprise::detail {
 namespace {
-
-std::atomic<int64_t> overrun_count{0};
 
 /// What this thread is doing, as far as tapes and autograd know.
 struct Culprit {
@@ -45,17 +45,17 @@ Culprit find_culprit() {
 
 class RoomByDropping final : public RoomMaker {
  public:
-  void make_room(CountingAllocator& allocator, int64_t bytes) override {
+  void make_room(LimitedMemory& memory, int64_t bytes) override {
     TORCH_INTERNAL_ASSERT(!in_held_sets(), "reprise: an allocation under the lock of held sets");
     int64_t droppable = 0;
-    if (drop_for(allocator, bytes, droppable)) return;
+    if (drop_for(memory, bytes, droppable)) return;
     if (std::uncaught_exceptions() > 0) {  // in a destructor: another one would end the process
-      allocator.counters().add(bytes);
-      ++overrun_count;
+      memory.reserve_above(bytes);
+      memory.count_overrun();
       return;
     }
-    const int64_t live = allocator.counters().live();
-    const int64_t limit = allocator.limit();
+    const int64_t live = memory.live();
+    const int64_t limit = memory.limit();
     const int64_t pinned = std::max<int64_t>(live - droppable, 0);
     const Culprit culprit = find_culprit();
     LastInfeasible& last = last_infeasible();
@@ -70,16 +70,30 @@ class RoomByDropping final : public RoomMaker {
                                   limit, pinned + bytes, culprit.op);
     throw last.error;
   }
+
+  void make_some_room(LimitedMemory& memory, int64_t bytes) noexcept override {
+    if (in_held_sets()) return;
+    drop_some(memory, memory.live() - memory.limit() + bytes, /*waits=*/true);
+  }
 };
+
+/// An allocator, whose lock this thread holds, has nothing that fits: is the device full?
+bool drop_when_out_of_memory() noexcept {
+  constexpr int64_t kLeast = 32 << 20;  // what no operator has said before
+  if (in_held_sets()) return false;
+  AcceleratorMemory* memory = AcceleratorMemory::in_use();
+  if (memory == nullptr) return false;
+  const int64_t needed = std::max(CallRoom::needed_now(), kLeast);
+  return memory->free_bytes() < needed && drop_some(*memory, needed, /*waits=*/false) > 0;
+}
 
 }  // namespace
 
-void install_room_maker() {
+void install_room_maker(LimitedMemory& memory) {
   static auto& maker = *new RoomByDropping;  // memory is allocated after main(), too
-  process_allocator().set_room_maker(&maker);
+  memory.set_room_maker(&maker);
+  if (&memory != &process_allocator()) when_out_of_memory(&drop_when_out_of_memory);
 }
-
-int64_t overruns() { return overrun_count; }
 
 LastInfeasible& last_infeasible() {
   thread_local LastInfeasible last;

@@ -6,15 +6,14 @@
 
 #include <reprise/budget_infeasible.h>
 
-// What the process allocator does when a block would pass its limit.
+#include "meter/limited_memory.h"
+
+// What happens when bytes to come would pass the limit of a device.
 
 namespace reprise::detail {
 
-/// Makes the process allocator drop what tapes hold, from now on. Thread-safe.
-void install_room_maker();
-
-/// Of the process: blocks above the limit that could not be refused.
-int64_t overruns();
+/// From now on, what tapes hold there is dropped then. Thread-safe.
+void install_room_maker(LimitedMemory& memory);
 
 /// The BudgetInfeasible that this thread has thrown last, and how many there were.
 struct LastInfeasible {

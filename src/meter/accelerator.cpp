@@ -78,6 +78,16 @@ int64_t accelerator_reset_peak(c10::Device device) {
   return old;
 }
 
+int64_t accelerator_take_peak(c10::Device device) {
+  c10::DeviceAllocator& allocator = *allocator_of(device);
+  if (!allocator.initialized()) return 0;
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const int64_t peak = allocator.getDeviceStats(device.index()).allocated_bytes[kAll].peak;
+  accelerator_raise_peak(device, peak);
+  allocator.resetPeakStats(device.index());
+  return peak;
+}
+
 void accelerator_raise_peak(c10::Device device, int64_t bytes) {
   std::atomic<int64_t>& carried = carried_peak(device);
   int64_t peak = carried.load();

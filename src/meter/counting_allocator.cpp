@@ -78,7 +78,7 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
 
 void CountingAllocator::reserve(int64_t bytes) {
   if (try_reserve(bytes)) return;
-  RoomMaker* maker = room_maker_.load(std::memory_order_acquire);
+  RoomMaker* maker = room_maker();
   if (maker == nullptr) throw std::bad_alloc();
   maker->make_room(*this, bytes);
 }

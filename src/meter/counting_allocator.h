@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 #include <c10/core/Allocator.h>
 
 #include "meter/counters.h"
 #include "meter/gauge.h"
+#include "meter/limited_memory.h"
 
 // An allocator for the CPU that counts what it hands out and leaves the work to another one, its
 // base. Blocks keep the 64-byte alignment of LibTorch's own. Safe from any thread, as far as the
@@ -17,24 +16,9 @@
 
 namespace reprise::detail {
 
-class CountingAllocator;
-
-/// Asked by an allocator when a block would pass its limit. Called from any thread, in the middle
-/// of an operator, with whatever locks that thread holds.
-class RoomMaker {
- public:
-  virtual ~RoomMaker() = default;
-
-  /// Frees something and counts the bytes within the limit, or throws. It may count them above the
-  /// limit where an exception would end the process.
-  virtual void make_room(CountingAllocator& allocator, int64_t bytes) = 0;
-};
-
-class CountingAllocator final : public c10::Allocator {
+class CountingAllocator final : public c10::Allocator, public LimitedMemory {
  public:
   explicit CountingAllocator(c10::Allocator& base) : base_(base) {}
-  CountingAllocator(const CountingAllocator&) = delete;
-  CountingAllocator& operator=(const CountingAllocator&) = delete;
 
   /// Throws what the base throws; nothing is counted then.
   c10::DataPtr allocate(size_t bytes) override;
@@ -51,18 +35,14 @@ class CountingAllocator final : public c10::Allocator {
   /// Null for memory that is not a block of a counting allocator.
   static Block* block_of(const c10::DataPtr& data);
 
-  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
-
-  /// Live bytes stay within `limit` from now on; blocks that other threads are just making may
-  /// still pass. Without a room maker, a block that does not fit is std::bad_alloc.
-  void set_limit(int64_t limit) { limit_.store(limit, std::memory_order_relaxed); }
-  int64_t limit() const { return limit_.load(std::memory_order_relaxed); }
-
-  /// `maker` must outlive the allocator.
-  void set_room_maker(RoomMaker* maker) { room_maker_.store(maker, std::memory_order_release); }
-
-  /// Counts the bytes of a block to come if they are within the limit.
-  bool try_reserve(int64_t bytes) { return counters_.try_add(bytes, limit()); }
+  // Live bytes stay within the limit; blocks that other threads are just making as it is set may
+  // still pass. Without a room maker, a block that does not fit is std::bad_alloc.
+  int64_t live() const override { return counters_.live(); }
+  int64_t reset_limited_peak() override { return counters_.reset_limited_peak(); }
+  bool try_reserve(int64_t bytes) override { return counters_.try_add(bytes, limit()); }
+  void reserve_above(int64_t bytes) override { counters_.add(bytes); }
+  void cancel(int64_t bytes) override { counters_.cancel(bytes); }
+  bool owns(const c10::DataPtr& block) const override { return block_of(block) != nullptr; }
 
   Counters& counters() { return counters_; }
   Gauge& gauge() { return gauge_; }
@@ -77,8 +57,6 @@ class CountingAllocator final : public c10::Allocator {
   void reserve(int64_t bytes);
 
   c10::Allocator& base_;
-  std::atomic<int64_t> limit_{kUnlimited};
-  std::atomic<RoomMaker*> room_maker_{nullptr};
   Counters counters_;
   Gauge gauge_;
 };

@@ -101,7 +101,7 @@ detail::MappedTrace trace_once(const Forward& forward, const TraceOptions& optio
       const detail::Recording recording(std::make_shared<detail::Tape>(
           std::make_shared<KeepAll>(),
           detail::TapeOptions{.label = "trace_step",
-                              .room = std::make_shared<detail::RoomCounts>(),
+                              .room = std::make_shared<detail::Room>(detail::process_allocator()),
                               .guide = listener,
                               .clock = std::move(clock)}));
       loss = loss_of(forward);

@@ -33,7 +33,7 @@ std::vector<HeldSet*>& HeldSetsLock::sets() {
   return sets;
 }
 
-HeldSet::HeldSet(std::shared_ptr<RoomCounts> counts) : counts_(std::move(counts)) {
+HeldSet::HeldSet(std::shared_ptr<Room> room) : room_(std::move(room)) {
   HeldSetsLock lock;
   lock.sets().push_back(this);
 }
@@ -168,10 +168,10 @@ float HeldSet::cost_of(ValueId value) {
   return cost;
 }
 
-// What others hold as well would stay; what has another deleter is not memory of the allocator.
+// What others hold as well would stay; what lives elsewhere makes no room.
 bool HeldSet::is_droppable(const Entry& entry) const {
   return entry.producer != kNone && !entry.lost && entry.storage.use_count() == 1 &&
-         CountingAllocator::block_of(entry.storage.data_ptr()) != nullptr;
+         room_->memory.owns(entry.storage.data_ptr());
 }
 
 }  // namespace reprise::detail

@@ -10,7 +10,7 @@
 #include <c10/core/Storage.h>
 #include <c10/util/SmallVector.h>
 
-#include "meter/counting_allocator.h"
+#include "meter/limited_memory.h"
 #include "tape/record.h"
 
 // What a tape keeps for as long as there is room. An allocator that has none chooses from the sets
@@ -22,8 +22,10 @@
 
 namespace reprise::detail {
 
-/// What became of the sets of one budget. Shared by its tapes.
-struct RoomCounts {
+/// The room that the sets of one budget share, and what became of them.
+struct Room {
+  explicit Room(LimitedMemory& memory) : memory(memory) {}
+  LimitedMemory& memory;  ///< whose blocks can be dropped
   std::atomic<int64_t> drops{0};
   std::atomic<int64_t> dropped_bytes{0};
   std::atomic<int64_t> replays{0};    // times that something was brought back
@@ -33,7 +35,7 @@ struct RoomCounts {
 
 class HeldSet {
  public:
-  explicit HeldSet(std::shared_ptr<RoomCounts> counts);
+  explicit HeldSet(std::shared_ptr<Room> room);
   ~HeldSet();
   HeldSet(const HeldSet&) = delete;
   HeldSet& operator=(const HeldSet&) = delete;
@@ -81,7 +83,7 @@ class HeldSet {
   /// before will be asked for late.
   void come_to(ValueId value);
 
-  RoomCounts& counts() { return *counts_; }
+  Room& room() { return *room_; }
 
  private:
   friend class RoomSearch;
@@ -113,7 +115,7 @@ class HeldSet {
   float cost_of(ValueId value);
   bool is_droppable(const Entry& entry) const;
 
-  const std::shared_ptr<RoomCounts> counts_;
+  const std::shared_ptr<Room> room_;
   std::vector<Entry> values_;
   std::vector<Operator> nodes_;
   std::vector<ValueId> held_;
@@ -122,10 +124,14 @@ class HeldSet {
   int32_t position_ = kNone;  // of the backward pass; none: the forward pass is at the end
 };
 
-/// Drops what is cheapest to bring back until the allocator can count `bytes`, and counts them;
-/// false, and nothing is dropped, if all that can be dropped is not enough. Then `droppable` is how
-/// much that is.
-bool drop_for(CountingAllocator& allocator, int64_t bytes, int64_t& droppable);
+/// Drops what is cheapest to bring back until `bytes` can be reserved, and reserves them; false, and
+/// nothing is dropped, if all that can be dropped is not enough. Then `droppable` is how much that
+/// is.
+bool drop_for(LimitedMemory& memory, int64_t bytes, int64_t& droppable);
+
+/// Drops `bytes` or more, as far as there are any; nothing where another thread is dropping and
+/// `waits` is false. Returns how many it were. For callers that hold an allocator's lock.
+int64_t drop_some(LimitedMemory& memory, int64_t bytes, bool waits);
 
 /// What this thread has spent on dropping: not part of the time of the operator that it came in.
 int64_t nanoseconds_of_dropping();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include <reprise/error.h>
 
+#include "meter/call_room.h"
 #include "meter/content_hash.h"
 #include "meter/region_log.h"
 #include "meter/replay_clock.h"
@@ -200,6 +202,8 @@ void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t pass) 
     }
     const c10::AutoGradMode grad(node.grad_mode);
     const RunningOperator running(*node.info, stack);
+    std::optional<CallRoom> room;
+    if (yielding_ && CallRoom::in_force()) room.emplace(*node.info, stack, /*refuses=*/true);
     node.info->call(stack);
   }
   ++counts_.replays;

@@ -17,11 +17,14 @@ namespace reprise::detail {
 /// Looks through the sets of all tapes. REQUIRES: one search at a time.
 class RoomSearch {
  public:
+  explicit RoomSearch(LimitedMemory& memory) : memory_(memory) {}
+
   /// What can be dropped; counted no further than `enough`.
-  static int64_t droppable(int64_t enough) {
+  int64_t droppable(int64_t enough) const {
     const HeldSetsLock lock;
     int64_t bytes = 0;
     for (HeldSet* set : HeldSetsLock::sets()) {
+      if (&set->room().memory != &memory_) continue;
       for (const ValueId id : set->held_) {
         if (bytes >= enough) return bytes;
         if (can_go(*set, id)) bytes += bytes_of(*set, id);
@@ -31,19 +34,19 @@ class RoomSearch {
   }
 
   /// Ends the hold of the best choice. Null if there is none.
-  static c10::Storage take(int64_t need) {
+  c10::Storage take(int64_t need) {
     const HeldSetsLock lock;
-    RoomSearch search;
+    set_ = nullptr;
     // Thousands of small values are not worth a look each: a sample, of those that matter.
-    search.look(need / kTooSmall, /*sample=*/true, /*protected_too=*/false);
-    if (search.set_ == nullptr) search.look(0, false, false);
+    look(need / kTooSmall, /*sample=*/true, /*protected_too=*/false);
+    if (set_ == nullptr) look(0, false, false);
     // What a running replay will read can be brought back once more, if it must.
-    if (search.set_ == nullptr) search.look(0, false, true);
-    if (search.set_ == nullptr) return {};
-    RoomCounts& counts = search.set_->counts();
-    ++counts.drops;
-    counts.dropped_bytes += bytes_of(*search.set_, search.value_);
-    c10::Storage chosen = search.set_->remove(search.value_);
+    if (set_ == nullptr) look(0, false, true);
+    if (set_ == nullptr) return {};
+    Room& room = set_->room();
+    ++room.drops;
+    room.dropped_bytes += bytes_of(*set_, value_);
+    c10::Storage chosen = set_->remove(value_);
     StepRecorder::count_on(chosen);  // a plain step would have it
     return chosen;
   }
@@ -69,6 +72,7 @@ class RoomSearch {
     static std::size_t offset = 0;
     std::size_t i = sample ? offset++ : 0;
     for (HeldSet* set : HeldSetsLock::sets()) {
+      if (&set->room().memory != &memory_) continue;
       const int32_t now =
           set->position_ == kNone ? static_cast<int32_t>(set->nodes_.size()) : set->position_;
       for (const ValueId id : set->held_) {
@@ -87,6 +91,7 @@ class RoomSearch {
     }
   }
 
+  LimitedMemory& memory_;
   HeldSet* set_ = nullptr;
   ValueId value_ = kNone;
   float score_ = 0;
@@ -119,23 +124,42 @@ class Stopwatch {
 
 int64_t nanoseconds_of_dropping() { return spent; }
 
-bool drop_for(CountingAllocator& allocator, int64_t bytes, int64_t& droppable) {
+bool drop_for(LimitedMemory& memory, int64_t bytes, int64_t& droppable) {
   const Stopwatch stopwatch;
   const std::lock_guard<std::mutex> lock(one_at_a_time());
-  const auto need = [&] { return allocator.counters().live() - allocator.limit() + bytes; };
+  RoomSearch search(memory);
+  const auto need = [&] { return memory.live() - memory.limit() + bytes; };
   droppable = 0;
   // Nothing goes in vain.
   if (const int64_t missing = need(); missing > 0) {
-    droppable = RoomSearch::droppable(missing);
-    if (droppable < missing && !allocator.try_reserve(bytes)) return false;
+    droppable = search.droppable(missing);
+    if (droppable < missing && !memory.try_reserve(bytes)) return false;
     if (droppable < missing) return true;
   }
-  while (!allocator.try_reserve(bytes)) {
+  while (!memory.try_reserve(bytes)) {
     // Let go of here, outside of the lock of the sets.
-    const c10::Storage chosen = RoomSearch::take(need());
+    const c10::Storage chosen = search.take(need());
     if (!chosen) return false;
   }
   return true;
+}
+
+int64_t drop_some(LimitedMemory& memory, int64_t bytes, bool waits) {
+  const Stopwatch stopwatch;
+  std::unique_lock<std::mutex> lock(one_at_a_time(), std::defer_lock);
+  if (waits) {
+    lock.lock();
+  } else if (!lock.try_lock()) {
+    return 0;
+  }
+  RoomSearch search(memory);
+  int64_t dropped = 0;
+  while (dropped < bytes) {
+    const c10::Storage chosen = search.take(bytes - dropped);
+    if (!chosen) break;
+    dropped += static_cast<int64_t>(chosen.nbytes());
+  }
+  return dropped;
 }
 
 }  // namespace reprise::detail

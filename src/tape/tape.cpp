@@ -6,6 +6,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include "meter/call_room.h"
 #include "meter/region_log.h"
 #include "tape/dropping_clock.h"
 #include "tape/running_operator.h"
@@ -57,6 +58,7 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::optional<KernelClock> clock;
   std::optional<DroppingClock> own_time;
   std::optional<RunningOperator> running;
+  std::optional<CallRoom> room;
   try {
     if (yielding_) running.emplace(info, arguments);
     {
@@ -75,7 +77,9 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       if (last_rng_ && last_rng_->equals(*node.rng)) node.rng = last_rng_;
       last_rng_ = node.rng;
     }
-    if (options_.measure) clock.emplace();
+    // Before the operator begins: in it, an accelerator's memory can no longer be refused.
+    if (yielding_ && CallRoom::in_force()) room.emplace(info, arguments, /*refuses=*/true);
+    if (options_.measure || (room && room->is_new())) clock.emplace();
     if (yielding_) own_time.emplace();
     if (recorder_) recorder_->operator_begins();
     info.call_in_mode(*stack);
@@ -87,7 +91,9 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     throw;
   }
   const double milliseconds = clock ? clock->milliseconds() : 0;
-  const int64_t nanoseconds = own_time ? own_time->nanoseconds() : 0;
+  int64_t nanoseconds = own_time ? own_time->nanoseconds() : 0;
+  if (room && clock) nanoseconds = static_cast<int64_t>(milliseconds * 1e6);
+  room.reset();
   running.reset();
 
   if (drawing) drawing.unlock();
@@ -96,7 +102,7 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (sealed_) return;
   const auto id = static_cast<NodeId>(nodes_.size());
   node.invocation = invocations_[&info]++;
-  if (clock) {
+  if (options_.measure) {
     ModuleCounts& counts = module_counts_[node.module];
     ++counts.operators;
     counts.milliseconds += milliseconds;

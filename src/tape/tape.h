@@ -59,7 +59,7 @@ struct TapeOptions {
   std::string label{};   // of the scope, for messages; may be empty
   /// Not null: what the decider lets yield is held while there is room, replays hold no more than
   /// they are just using, and what is dropped and brought back is counted here.
-  std::shared_ptr<RoomCounts> room{};
+  std::shared_ptr<Room> room{};
   /// Not null: the step is measured, and a schedule followed where the guide has one. REQUIRES
   /// room.
   std::shared_ptr<StepGuide> guide{};

@@ -149,7 +149,7 @@ void Tape::count_replay() {
   if (std::exchange(counted_pass_, pass) != pass) replays_in_pass_ = 0;
   if (++replays_in_pass_ <= kMostPerOperator * static_cast<int64_t>(nodes_.size())) return;
   replays_in_pass_ = 0;
-  const int64_t limit = process_allocator().limit();
+  const int64_t limit = options_.room->memory.limit();
   throw BudgetInfeasible(
       "a budget of " + std::to_string(limit) + " bytes is too small to train in: one backward " +
           "pass has run more than " + std::to_string(kMostPerOperator) + " times as many " +

@@ -70,25 +70,26 @@ class RoomIsShort final : public detail::RoomMaker {
     allocator_.set_limit(0);
   }
   ~RoomIsShort() override {
-    allocator_.set_limit(detail::CountingAllocator::kUnlimited);
+    allocator_.set_limit(detail::LimitedMemory::kUnlimited);
     allocator_.set_room_maker(nullptr);
   }
   RoomIsShort(const RoomIsShort&) = delete;
   RoomIsShort& operator=(const RoomIsShort&) = delete;
 
-  void make_room(detail::CountingAllocator& allocator, int64_t bytes) override {
+  void make_room(detail::LimitedMemory& memory, int64_t bytes) override {
     const auto drops = random_() % 2 == 0 ? random_() % 4 : 0;
     for (auto i = drops; i > 0; --i) {
-      allocator.set_limit(allocator.counters().live() - 1);
+      memory.set_limit(memory.live() - 1);
       int64_t droppable = 0;
-      if (detail::drop_for(allocator, 0, droppable)) allocator.counters().cancel(0);
+      if (detail::drop_for(memory, 0, droppable)) memory.cancel(0);
     }
-    allocator.set_limit(0);
-    allocator.counters().add(bytes);
+    memory.set_limit(0);
+    memory.reserve_above(bytes);
   }
+  void make_some_room(detail::LimitedMemory&, int64_t) noexcept override {}
 
  private:
-  detail::CountingAllocator& allocator_ = detail::process_allocator();
+  detail::LimitedMemory& allocator_ = detail::process_allocator();
   std::mt19937_64 random_;
 };
 
@@ -123,7 +124,7 @@ class Scopes {
     while (open_.size() < wanted.size()) {
       detail::TapeOptions options{.audit = audit_};
       if (dynamic_cast<Yield*>(decider_.get())) {
-        options.room = std::make_shared<detail::RoomCounts>();
+        options.room = std::make_shared<detail::Room>(detail::process_allocator());
       }
       if (auto* planned = dynamic_cast<Planned*>(decider_.get())) {
         options.guide = planned->plans.next_guide();
