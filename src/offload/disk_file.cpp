@@ -19,9 +19,11 @@ namespace reprise::detail {
 namespace {
 
 /// -errno where it fails.
-int open_without_name(const std::string& folder) {
-  const int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
-  if (fd >= 0) return fd;
+int open_without_name(const std::string& folder, bool born_nameless) {
+  if (born_nameless) {
+    const int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
+    if (fd >= 0) return fd;
+  }
   // Kernels and file systems without O_TMPFILE answer in several ways; the second try tells a
   // missing folder from those.
   std::string name = folder + "/.reprise-store-XXXXXX";
@@ -46,9 +48,9 @@ bool round_trip(int fd, std::size_t bytes) {
 
 }  // namespace
 
-DiskFile::DiskFile(const std::string& folder, int64_t keep_free)
+DiskFile::DiskFile(const std::string& folder, int64_t keep_free, bool born_nameless)
     : place_("an unlinked file in '" + folder + "'"), keep_free_(keep_free) {
-  fd_ = open_without_name(folder);
+  fd_ = open_without_name(folder, born_nameless);
   if (fd_ < 0) {
     throw StoreError({"cannot make a store", place_, 0, "a folder that one can write to",
                       std::generic_category().message(-fd_), "make the folder, or name another"});

@@ -13,8 +13,9 @@ namespace reprise::detail {
 /// is open. The system frees it when the process ends, however that happens.
 class DiskFile {
  public:
-  /// Throws StoreError. `keep_free`: bytes of the file system that grow() leaves.
-  DiskFile(const std::string& folder, int64_t keep_free);
+  /// Throws StoreError. `keep_free`: bytes of the file system that grow() leaves. `born_nameless`:
+  /// tries O_TMPFILE first.
+  DiskFile(const std::string& folder, int64_t keep_free, bool born_nameless = true);
   ~DiskFile();
   DiskFile(const DiskFile&) = delete;
   DiskFile& operator=(const DiskFile&) = delete;

@@ -40,7 +40,7 @@ std::shared_ptr<StoreBackend> make_disk_store(const std::string& folder,
                                               const DiskOptions& options) {
   detail::require_positive("bytes_in_flight", options.bytes_in_flight);
   detail::require_positive("bytes_held", options.bytes_held);
-  detail::require_positive("keep_free + 1", options.keep_free + 1);
+  if (options.keep_free < 0) throw UsageError("keep_free is negative", "give 0 or more bytes");
   return std::make_shared<detail::BlockEngine>(detail::disk_channel(folder, options),
                                                options.bytes_in_flight, options.bytes_held);
 }

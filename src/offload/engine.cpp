@@ -21,7 +21,8 @@ class EngineFetch : public StoredFetch {
   bool done() const override { return state_->arrived->done(); }
 
   void wait() override {
-    const WaitClock clock(*engine_->core(), &StoreStats::fetch_wait_ms);
+    EngineCore& core = *engine_->core();
+    const WaitClock clock(core.mutex, core.stats.fetch_wait_ms);
     state_->arrived->wait();
   }
 
@@ -38,7 +39,8 @@ class EngineBlock : public StoredBlock {
   bool done() const override { return state_->sent->done(); }
 
   void wait() override {
-    const WaitClock clock(*engine_->core(), &StoreStats::send_wait_ms);
+    EngineCore& core = *engine_->core();
+    const WaitClock clock(core.mutex, core.stats.send_wait_ms);
     state_->sent->wait();
   }
 
@@ -66,12 +68,6 @@ class EngineBlock : public StoredBlock {
 };
 
 }  // namespace
-
-WaitClock::~WaitClock() {
-  const double ms = watch_.ms();
-  const std::lock_guard lock(core_.mutex);
-  core_.stats.*sum_ += ms;
-}
 
 BlockState::BlockState(std::shared_ptr<EngineCore> core, Payload payload, int64_t room)
     : core(std::move(core)), bytes(payload.bytes), room(room), payload(std::move(payload.data)) {}

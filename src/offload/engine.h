@@ -82,20 +82,6 @@ struct EngineCore {
   void give_up(BlockState& block);
 };
 
-/// Adds to a statistic how long it lives.
-class WaitClock {
- public:
-  WaitClock(EngineCore& core, double StoreStats::*sum) : core_(core), sum_(sum) {}
-  ~WaitClock();
-  WaitClock(const WaitClock&) = delete;
-  WaitClock& operator=(const WaitClock&) = delete;
-
- private:
-  EngineCore& core_;
-  double StoreStats::*const sum_;
-  const Stopwatch watch_;
-};
-
 class BlockEngine : public StoreBackend, public std::enable_shared_from_this<BlockEngine> {
  public:
   BlockEngine(std::unique_ptr<Channel> channel, int64_t most_in_flight, int64_t most_held);

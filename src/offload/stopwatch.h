@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <mutex>
 
 namespace reprise::detail {
 
@@ -31,6 +32,24 @@ class BusyTime {
   int count_ = 0;
   Stopwatch watch_;
   double ms_ = 0;
+};
+
+/// Adds how long it lives to a sum that a mutex guards.
+class WaitClock {
+ public:
+  WaitClock(std::mutex& mutex, double& sum) : mutex_(mutex), sum_(sum) {}
+  ~WaitClock() {
+    const double ms = watch_.ms();
+    const std::lock_guard lock(mutex_);
+    sum_ += ms;
+  }
+  WaitClock(const WaitClock&) = delete;
+  WaitClock& operator=(const WaitClock&) = delete;
+
+ private:
+  std::mutex& mutex_;
+  double& sum_;
+  const Stopwatch watch_;
 };
 
 }  // namespace reprise::detail
