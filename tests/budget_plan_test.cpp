@@ -478,8 +478,8 @@ TEST(PlannedMasks, AreEncoded) {
 // ---- Traces of steps.
 
 TEST(TraceStep, SaysToTheByteWhatAPlainStepTakes) {
-  for (const auto make : {testing::convolutions, testing::skips, testing::recurrence,
-                          testing::attention}) {
+  for (const auto make :
+       {testing::convolutions, testing::skips, testing::recurrence, testing::attention}) {
     torch::manual_seed(1);
     const BudgetModel model = make();
     TraceOptions options;
@@ -525,11 +525,11 @@ TEST(TraceStep, BadCallsAreErrors) {
   EXPECT_THROW(trace_step([&] { return w.sin().sum(); }, {.steps = 0}), UsageError);
   int calls = 0;
   EXPECT_THROW(trace_step([&] {
-    Tensor y = w.sin();
-    for (int i = 0; i < calls; ++i) y = y.cos();
-    ++calls;
-    return y.sum();
-  }),
+                 Tensor y = w.sin();
+                 for (int i = 0; i < calls; ++i) y = y.cos();
+                 ++calls;
+                 return y.sum();
+               }),
                Error);
 }
 

@@ -4,7 +4,6 @@
 #include <functional>
 #include <random>
 #include <string>
-#include <sys/resource.h>
 #include <thread>
 #include <vector>
 
@@ -12,6 +11,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "tests/store_support.h"
 #include "tests/temp_folder.h"
@@ -19,12 +19,12 @@
 namespace reprise {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using tests::payload_of;
 using tests::payloads_alive;
 using tests::soon;
 using tests::Target;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
@@ -75,7 +75,8 @@ const std::vector<Kind>& kinds() {
       {"DiskBufferedThreads",
        [](const std::string& folder) { return DiskStore(folder, disk_options(false, false)); }},
       {"Host", [](const std::string&) { return host_store(256 * kMiB); }},
-      {"CompressedHost", [](const std::string&) { return CompressedStore(host_store(256 * kMiB)); }},
+      {"CompressedHost",
+       [](const std::string&) { return CompressedStore(host_store(256 * kMiB)); }},
       {"CompressedDisk",
        [](const std::string& folder) {
          CompressedOptions options;
@@ -324,7 +325,8 @@ TEST(StoreLimits, OptionsThatMeanNothingAreRejected) {
       CompressedStore(host_store(1), options);
     });
   };
-  EXPECT_THAT(compressed([](CompressedOptions& each) { each.min_gain = 1; }), HasSubstr("min_gain"));
+  EXPECT_THAT(compressed([](CompressedOptions& each) { each.min_gain = 1; }),
+              HasSubstr("min_gain"));
   EXPECT_THAT(compressed([](CompressedOptions& each) { each.threads = 0; }), HasSubstr("threads"));
 }
 
@@ -488,8 +490,8 @@ TEST(CompressedStore, IsLossyOnlyWhenAskedAndOnlyForFloat32) {
     if (i == 3) return std::nanf("");
     if (i == 4) return -INFINITY;
     if (i == 5) return -0.0F;
-    if (i == 6) return 1.00390625F;   // halfway between two: to the even one, 1
-    if (i == 7) return 1.01171875F;   // halfway: to the even one, 1.015625
+    if (i == 6) return 1.00390625F;    // halfway between two: to the even one, 1
+    if (i == 7) return 1.01171875F;    // halfway: to the even one, 1.015625
     if (i == 8) return 3.4028235e38F;  // the largest: beyond bfloat16's, so infinity
     return normal(random);
   });

@@ -52,7 +52,7 @@ struct Payload {
 
 /// What a store has done since it was made.
 struct REPRISE_API StoreStats {
-  std::string path;  ///< how bytes get there: "io_uring, direct, into ..."
+  std::string path;                         ///< how bytes get there: "io_uring, direct, into ..."
   int64_t blocks_held = 0, bytes_held = 0;  ///< handles that live, and the bytes sent for them
   int64_t bytes_stored = 0;                 ///< the room these take: padded, or compressed
   int64_t blocks_sent = 0, bytes_sent = 0;  ///< arrived
@@ -96,8 +96,8 @@ class REPRISE_API StoreBackend {
   virtual ~StoreBackend();
   virtual std::unique_ptr<StoredBlock> send(Payload payload) = 0;
   virtual StoreStats stats() const = 0;
-  virtual int64_t room() const = 0;                 ///< see Store
-  virtual bool lossy() const { return false; }      ///< see Store
+  virtual int64_t room() const = 0;                  ///< see Store
+  virtual bool lossy() const { return false; }       ///< see Store
   virtual std::string advice() const { return {}; }  ///< warned of once, when somebody sends to it
 };
 
@@ -186,12 +186,12 @@ struct DiskOptions {
   int64_t bytes_in_flight = int64_t{256} << 20;  ///< sent and not yet arrived
   int64_t bytes_held = kNoLimit;                 ///< most room taken, in blocks of 4096 bytes
   int64_t keep_free = int64_t{64} << 20;         ///< of the file system, left for others
-  bool direct = true;    ///< past the page cache, where the file system can
-  bool io_uring = true;  ///< where the kernel allows it; else some threads
+  bool direct = true;                            ///< past the page cache, where the file system can
+  bool io_uring = true;                          ///< where the kernel allows it; else some threads
 };
 
-/// Blocks in one file of a folder. The file has no name, so nothing survives the process, however it
-/// ends; any number of stores and processes may share a folder, and the folder may go while they
+/// Blocks in one file of a folder. The file has no name, so nothing survives the process, however
+/// it ends; any number of stores and processes may share a folder, and the folder may go while they
 /// run. A checksum of each block is kept in memory, and checked on return.
 class REPRISE_API DiskStore : public Store {
  public:
@@ -203,8 +203,8 @@ class REPRISE_API DiskStore : public Store {
 struct HostOptions {
   int64_t bytes_in_flight = int64_t{256} << 20;
 
-  /// Makes the pool: at least so many bytes, at a multiple of 64. Empty: ordinary memory. Here pinned
-  /// memory of an accelerator comes in. Throwing, it ends the constructor.
+  /// Makes the pool: at least so many bytes, at a multiple of 64. Empty: ordinary memory. Here
+  /// pinned memory of an accelerator comes in. Throwing, it ends the constructor.
   std::function<std::shared_ptr<void>(int64_t bytes)> allocate;
 };
 

@@ -6,14 +6,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <memory>
+#include <system_error>
+#include <unistd.h>
+
+#include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
-#include <system_error>
-#include <unistd.h>
 
 namespace reprise::detail {
 namespace {
@@ -70,8 +71,8 @@ bool DiskFile::try_direct() {
     offset_alignment_ = std::max<int64_t>(offset_alignment_, facts.stx_dio_offset_align);
   }
 #endif
-  direct_ = round_trip(fd_, static_cast<std::size_t>(
-                                std::max(offset_alignment_, memory_alignment_)));
+  direct_ =
+      round_trip(fd_, static_cast<std::size_t>(std::max(offset_alignment_, memory_alignment_)));
   if (!direct_) ::fcntl(fd_, F_SETFL, flags);
   return direct_;
 }

@@ -9,8 +9,8 @@
 
 namespace reprise::detail {
 
-/// A file without a name: made with O_TMPFILE where the file system can, else unlinked as soon as it
-/// is open. The system frees it when the process ends, however that happens.
+/// A file without a name: made with O_TMPFILE where the file system can, else unlinked as soon as
+/// it is open. The system frees it when the process ends, however that happens.
 class DiskFile {
  public:
   /// Throws StoreError. `keep_free`: bytes of the file system that grow() leaves. `born_nameless`:

@@ -14,11 +14,11 @@
 namespace reprise::detail {
 namespace {
 
-constexpr int kLevel = 1;                           // higher ones cost far more than they gain
-constexpr int64_t kPart = int64_t{64} << 20;        // Blosc counts in int
-constexpr int64_t kSample = 64 << 10;               // three of these
-constexpr int64_t kAlwaysWhole = 4 * 3 * kSample;   // a block not much larger than its samples
-constexpr double kZstdMustSave = 0.05;              // of the block, beyond what LZ4 saves
+constexpr int kLevel = 1;                          // higher ones cost far more than they gain
+constexpr int64_t kPart = int64_t{64} << 20;       // Blosc counts in int
+constexpr int64_t kSample = 64 << 10;              // three of these
+constexpr int64_t kAlwaysWhole = 4 * 3 * kSample;  // a block not much larger than its samples
+constexpr double kZstdMustSave = 0.05;             // of the block, beyond what LZ4 saves
 
 /// Packed bytes, or 0 if there is no room for them.
 int64_t pack_part(const std::byte* data, int64_t bytes, int element_size, const char* codec,
@@ -68,8 +68,8 @@ Packing choose_packing(const void* data, int64_t bytes, int element_size, double
   };
   const auto attempt = [&](const char* codec) {
     const Stopwatch watch;
-    const int64_t made = pack_part(sample.data.get(), sample.bytes, element_size, codec,
-                                   out.data.get(), out.bytes);
+    const int64_t made =
+        pack_part(sample.data.get(), sample.bytes, element_size, codec, out.data.get(), out.bytes);
     const double ms = std::max(watch.ms(), 1e-3);
     const auto all = static_cast<double>(sample.bytes);
     return Trial{made == 0 ? 0 : 1 - static_cast<double>(made) / all, 1000 * all / ms};

@@ -102,14 +102,17 @@ std::optional<StoreFault> EngineCore::place(BlockState& block) {
   const int64_t old_end = end;
   lock.unlock();
   if (missing > most_held - old_end) {
-    return StoreFault{"cannot place " + std::to_string(block.bytes) + " bytes", channel->place(), 0,
-                      "one free part of " + std::to_string(block.room) + " bytes", "smaller ones",
+    return StoreFault{"cannot place " + std::to_string(block.bytes) + " bytes",
+                      channel->place(),
+                      0,
+                      "one free part of " + std::to_string(block.room) + " bytes",
+                      "smaller ones",
                       "let the store hold more: what is free is in pieces"};
   }
 
   // Generous steps, since growing takes time and small ones scatter a file over the disk.
-  const int64_t generous = std::min(round_up(std::max(missing, old_end / 8 + kGrowth), alignment),
-                                    most_held - old_end);
+  const int64_t generous =
+      std::min(round_up(std::max(missing, old_end / 8 + kGrowth), alignment), most_held - old_end);
   int64_t step = std::max(missing, generous);
   std::optional<StoreFault> fault = channel->grow(old_end + step);
   if (fault && step > missing) {
@@ -163,11 +166,11 @@ std::unique_ptr<StoredBlock> BlockEngine::send(Payload payload) {
     core_->give_up(*state);
     const int64_t left = core_->most_held - core_->bytes_claimed;
     lock.unlock();
-    state->sent->complete(StoreFault{
-        "cannot take " + std::to_string(bytes) + " bytes", core_->channel->place(), 0,
-        "room for " + std::to_string(room) + " bytes",
-        std::to_string(left) + " left of " + std::to_string(core_->most_held),
-        "let the store hold more, or offload less"});
+    state->sent->complete(
+        StoreFault{"cannot take " + std::to_string(bytes) + " bytes", core_->channel->place(), 0,
+                   "room for " + std::to_string(room) + " bytes",
+                   std::to_string(left) + " left of " + std::to_string(core_->most_held),
+                   "let the store hold more, or offload less"});
     return std::make_unique<EngineBlock>(shared_from_this(), std::move(state));
   }
   core_->landed.wait(lock, [&] {

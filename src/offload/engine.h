@@ -15,8 +15,8 @@
 #include "offload/extents.h"
 #include "offload/stopwatch.h"
 
-// What stores of blocks have in common, whatever the channel below is: queues, one thread that works
-// on them, room, checksums, limits, statistics.
+// What stores of blocks have in common, whatever the channel below is: queues, one thread that
+// works on them, room, checksums, limits, statistics.
 //
 //   BlockEngine (Store, blocks, fetches own it) ── owns the thread
 //   EngineCore  (also the thread and the states own it) ── queues, room, channel

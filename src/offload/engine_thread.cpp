@@ -69,9 +69,8 @@ void EngineThread::run() {
       continue;
     }
     std::unique_lock lock(core_->mutex);
-    core_->work.wait(lock, [&] {
-      return core_->stop || !core_->sends.empty() || !core_->fetches.empty();
-    });
+    core_->work.wait(
+        lock, [&] { return core_->stop || !core_->sends.empty() || !core_->fetches.empty(); });
     if (core_->stop && core_->sends.empty() && core_->fetches.empty()) return;
   }
 }
@@ -151,8 +150,9 @@ void EngineThread::submit_piece(const std::shared_ptr<Job>& job) {
   // Nobody writes to the payload through this pointer: the transfer is a write to the channel.
   const void* memory = job->fetch ? job->fetch->target.get() : block.payload.get();
   std::byte* piece = static_cast<std::byte*>(const_cast<void*>(memory)) + slot.at;
-  slot.buffered = slot.bytes % alignment_ != 0 ||
-                  reinterpret_cast<uintptr_t>(piece) % static_cast<uintptr_t>(memory_alignment_) != 0;
+  slot.buffered =
+      slot.bytes % alignment_ != 0 ||
+      reinterpret_cast<uintptr_t>(piece) % static_cast<uintptr_t>(memory_alignment_) != 0;
   const int64_t padded = (slot.bytes + alignment_ - 1) / alignment_ * alignment_;
   const auto bytes = static_cast<std::size_t>(slot.bytes);
   if (!job->fetch) {

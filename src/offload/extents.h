@@ -24,7 +24,7 @@ class Extents {
   int64_t free_bytes() const { return free_bytes_; }
 
  private:
-  std::map<int64_t, int64_t> by_offset_;               // offset -> size
+  std::map<int64_t, int64_t> by_offset_;           // offset -> size
   std::set<std::pair<int64_t, int64_t>> by_size_;  // (size, offset)
   int64_t free_bytes_ = 0;
 

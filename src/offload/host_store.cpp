@@ -33,9 +33,10 @@ std::shared_ptr<StoreBackend> make_host_store(int64_t bytes, const HostOptions& 
     throw UsageError("HostOptions::allocate gave no memory", "let it throw, or give a block");
   }
   const std::string advice =
-      ordinary ? "a HostStore keeps bytes in the memory of this machine: for a model that trains on "
-                 "the CPU it saves none. Use a DiskStore, or a CompressedStore around this one."
-               : "";
+      ordinary
+          ? "a HostStore keeps bytes in the memory of this machine: for a model that trains on "
+            "the CPU it saves none. Use a DiskStore, or a CompressedStore around this one."
+          : "";
   return std::make_shared<detail::BlockEngine>(
       detail::memory_channel(std::move(pool), bytes,
                              ordinary ? "host memory" : "host memory made by the caller", advice),

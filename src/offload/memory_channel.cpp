@@ -64,8 +64,8 @@ class MemoryChannel : public Channel {
 
 }  // namespace
 
-std::unique_ptr<Channel> memory_channel(std::shared_ptr<void> pool, int64_t bytes,
-                                        std::string path, std::string advice) {
+std::unique_ptr<Channel> memory_channel(std::shared_ptr<void> pool, int64_t bytes, std::string path,
+                                        std::string advice) {
   return std::make_unique<MemoryChannel>(std::move(pool), bytes, std::move(path),
                                          std::move(advice));
 }

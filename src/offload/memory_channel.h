@@ -8,7 +8,7 @@
 namespace reprise::detail {
 
 /// A pool of host memory. A transfer is a copy, done when it is submitted. `advice` may be empty.
-std::unique_ptr<Channel> memory_channel(std::shared_ptr<void> pool, int64_t bytes,
-                                        std::string path, std::string advice);
+std::unique_ptr<Channel> memory_channel(std::shared_ptr<void> pool, int64_t bytes, std::string path,
+                                        std::string advice);
 
 }  // namespace reprise::detail

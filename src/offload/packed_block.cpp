@@ -16,15 +16,15 @@ Payload encoded(PackedBlock& block, Payload payload) {
     round_to_bfloat16(payload.data.get(), block.bytes / 4, rounded.data.get());
     payload = {rounded.data, rounded.bytes, 2, false};
   }
-  const Packing packing = choose_packing(payload.data.get(), payload.bytes, payload.element_size,
-                                         options.min_gain);
+  const Packing packing =
+      choose_packing(payload.data.get(), payload.bytes, payload.element_size, options.min_gain);
   if (packing.codec == nullptr) return payload;
   if (options.only_if_faster && packing.bytes_per_second > 0 &&
       packing.bytes_per_second < block.core->below.stats().send_bandwidth()) {
     return payload;
   }
-  const std::optional<Buffer> packed = pack(payload.data.get(), payload.bytes,
-                                            payload.element_size, options.min_gain, packing.codec);
+  const std::optional<Buffer> packed = pack(payload.data.get(), payload.bytes, payload.element_size,
+                                            options.min_gain, packing.codec);
   if (!packed) return payload;
   block.packed = true;
   return {packed->data, packed->bytes, 1, false};
@@ -78,7 +78,11 @@ void decode_into_target(PackedFetch& fetch) {
 }
 
 StoreFault out_of_memory(const char* doing, const std::exception& error) {
-  return {doing, "host memory", 0, "room to work in", error.what(),
+  return {doing,
+          "host memory",
+          0,
+          "room to work in",
+          error.what(),
           "offload less, or without compression"};
 }
 

@@ -67,7 +67,8 @@ void encode(std::shared_ptr<PackedBlock> block);
 /// Begins to fetch from below. REQUIRES: the block is encoded. Throws std::bad_alloc.
 void begin_fetch(PackedFetch& fetch);
 
-/// Waits for what comes from below and decodes it. Ends `arrived`, after it has let go of the fetch.
+/// Waits for what comes from below and decodes it. Ends `arrived`, after it has let go of the
+/// fetch.
 void decode(std::shared_ptr<PackedFetch> fetch);
 
 }  // namespace reprise::detail

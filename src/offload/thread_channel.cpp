@@ -20,9 +20,9 @@ class ThreadChannel : public DiskChannel {
   void submit(Transfer& transfer) override {
     pool_.run([this, &transfer] {
       const auto bytes = static_cast<std::size_t>(transfer.bytes);
-      const ssize_t moved =
-          transfer.write ? ::pwrite(file_->fd(), transfer.data, bytes, transfer.offset)
-                         : ::pread(file_->fd(), transfer.data, bytes, transfer.offset);
+      const ssize_t moved = transfer.write
+                                ? ::pwrite(file_->fd(), transfer.data, bytes, transfer.offset)
+                                : ::pread(file_->fd(), transfer.data, bytes, transfer.offset);
       transfer.result = moved < 0 ? -errno : moved;
       const std::lock_guard lock(mutex_);
       done_.push_back(&transfer);

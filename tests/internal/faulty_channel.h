@@ -21,16 +21,16 @@ namespace reprise::tests {
 
 /// How many transfers of a thousand meet with each fault.
 struct FaultRates {
-  int fails = 0;      ///< EIO
-  int full = 0;       ///< of writes: ENOSPC
+  int fails = 0;        ///< EIO
+  int full = 0;         ///< of writes: ENOSPC
   int interrupted = 0;  ///< EINTR, to be tried again
-  int shorter = 0;    ///< moves a part
-  int nothing = 0;    ///< moves nothing
-  int flipped = 0;    ///< one bit changes on the way
-  int lost = 0;       ///< of writes: said to be done, and not done
-  int elsewhere = 0;  ///< of reads: from another place
-  int late = 0;       ///< ends after others that began later
-  int no_growth = 0;  ///< of growths: ENOSPC
+  int shorter = 0;      ///< moves a part
+  int nothing = 0;      ///< moves nothing
+  int flipped = 0;      ///< one bit changes on the way
+  int lost = 0;         ///< of writes: said to be done, and not done
+  int elsewhere = 0;    ///< of reads: from another place
+  int late = 0;         ///< ends after others that began later
+  int no_growth = 0;    ///< of growths: ENOSPC
 };
 
 /// A channel with faults from a fixed seed, in front of a real one.
@@ -74,7 +74,8 @@ class FaultyChannel : public detail::Channel {
     if (outer.write && trip->flip) {
       // Not in the caller's memory.
       const auto bytes = static_cast<std::size_t>(trip->inner.bytes);
-      trip->copy.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
+      trip->copy.reset(
+          static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
       std::memcpy(trip->copy.get(), outer.data, bytes);
       trip->inner.data = trip->copy.get();
       flip(trip->inner);

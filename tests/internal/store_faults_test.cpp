@@ -23,14 +23,14 @@
 namespace reprise {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using tests::FaultRates;
 using tests::FaultyChannel;
 using tests::payload_of;
 using tests::payloads_alive;
 using tests::soon;
 using tests::Target;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 // --- channels ------------------------------------------------------------------------------------
 
@@ -54,8 +54,8 @@ std::unique_ptr<detail::Channel> memory(const std::string&) {
 Store faulty_store(std::unique_ptr<detail::Channel> channel, unsigned seed, FaultRates rates,
                    std::atomic<int64_t>& injected) {
   return Store(std::make_shared<detail::BlockEngine>(
-      std::make_unique<FaultyChannel>(std::move(channel), seed, rates, injected),
-      int64_t{4} << 20, kNoLimit));
+      std::make_unique<FaultyChannel>(std::move(channel), seed, rates, injected), int64_t{4} << 20,
+      kNoLimit));
 }
 
 std::size_t open_files() {
@@ -277,8 +277,7 @@ TEST_P(EachFault, IsAnErrorThatNamesItOrIsOvercome) {
   const OneFault& fault = GetParam();
   const tests::TempFolder folder;
   std::atomic<int64_t> injected = 0;
-  const Store store =
-      faulty_store(disk(true, true)(folder.path("")), 1, fault.rates, injected);
+  const Store store = faulty_store(disk(true, true)(folder.path("")), 1, fault.rates, injected);
   constexpr int64_t kBytes = 3'000'001;
   Block block = store.send(payload_of(4, kBytes));
   std::string error;
@@ -357,7 +356,8 @@ TEST(Extents, PartsNeverOverlap) {
       ASSERT_GE(at, 0);
       const auto after = taken.lower_bound(at);
       ASSERT_TRUE(after == taken.end() || at + bytes <= after->first);
-      ASSERT_TRUE(after == taken.begin() || std::prev(after)->first + std::prev(after)->second <= at);
+      ASSERT_TRUE(after == taken.begin() ||
+                  std::prev(after)->first + std::prev(after)->second <= at);
       taken[at] = bytes;
       held += bytes;
     } else {
