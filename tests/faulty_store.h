@@ -15,7 +15,7 @@
 namespace reprise::tests {
 
 struct FaultyStoreRates {
-  int sends = 0;    ///< of a thousand: the block says that it has not arrived, and keeps its payload
+  int sends = 0;  ///< of a thousand: the block says that it has not arrived, and keeps its payload
   int fetches = 0;  ///< of a thousand: fail, and leave something else in the target
 };
 

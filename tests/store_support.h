@@ -29,7 +29,7 @@ inline std::byte byte_at(uint64_t seed, int64_t i) {
 
 /// `shift`: how far the bytes lie from where an allocator would put them.
 inline Payload payload_of(uint64_t seed, int64_t bytes, int64_t shift = 0) {
-  auto* const memory = new std::vector<std::byte>(static_cast<std::size_t>(bytes + shift));
+  auto* const memory = new std::vector<std::byte>(static_cast<std::size_t>(bytes + shift + 1));
   std::byte* const start = memory->data() + shift;
   for (int64_t i = 0; i < bytes; ++i) start[i] = byte_at(seed, i);
   ++payloads_alive();

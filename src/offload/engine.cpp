@@ -2,6 +2,7 @@
 #include "offload/engine.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "offload/engine_thread.h"
@@ -69,8 +70,13 @@ class EngineBlock : public StoredBlock {
 
 }  // namespace
 
-BlockState::BlockState(std::shared_ptr<EngineCore> core, Payload payload, int64_t room)
-    : core(std::move(core)), bytes(payload.bytes), room(room), payload(std::move(payload.data)) {}
+BlockState::BlockState(std::shared_ptr<EngineCore> core, Payload payload)
+    : core(std::move(core)),
+      bytes(payload.bytes),
+      layout(bytes, reinterpret_cast<uintptr_t>(payload.data.get()), this->core->alignment,
+             this->core->memory_alignment),
+      room(layout.room()),
+      payload(std::move(payload.data)) {}
 
 BlockState::~BlockState() {
   {
@@ -89,7 +95,8 @@ EngineCore::EngineCore(std::unique_ptr<Channel> channel, int64_t most_in_flight,
     : channel(std::move(channel)),
       most_in_flight(most_in_flight),
       most_held(most_held),
-      alignment(this->channel->alignment()) {
+      alignment(this->channel->alignment()),
+      memory_alignment(this->channel->memory_alignment()) {
   stats.path = this->channel->path();
 }
 
@@ -154,8 +161,8 @@ BlockEngine::~BlockEngine() {
 }
 
 std::unique_ptr<StoredBlock> BlockEngine::send(Payload payload) {
-  const int64_t bytes = payload.bytes, room = round_up(bytes, core_->alignment);
-  auto state = std::make_shared<BlockState>(core_, std::move(payload), room);
+  auto state = std::make_shared<BlockState>(core_, std::move(payload));
+  const int64_t bytes = state->bytes, room = state->room;
   const Stopwatch watch;
   std::unique_lock lock(core_->mutex);
   StoreStats& stats = core_->stats;

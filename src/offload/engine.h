@@ -13,6 +13,7 @@
 #include "offload/channel.h"
 #include "offload/completion.h"
 #include "offload/extents.h"
+#include "offload/layout.h"
 #include "offload/stopwatch.h"
 
 // What stores of blocks have in common, whatever the channel below is: queues, one thread that
@@ -30,14 +31,15 @@ namespace reprise::detail {
 struct EngineCore;
 
 struct BlockState {
-  BlockState(std::shared_ptr<EngineCore> core, Payload payload, int64_t room);
+  BlockState(std::shared_ptr<EngineCore> core, Payload payload);
   ~BlockState();  // gives the room back
   BlockState(const BlockState&) = delete;
   BlockState& operator=(const BlockState&) = delete;
 
   const std::shared_ptr<EngineCore> core;
   const int64_t bytes;
-  const int64_t room;  ///< bytes padded to the channel's alignment
+  const Layout layout;
+  const int64_t room;  ///< bytes of its place
   const std::shared_ptr<Completion> sent = std::make_shared<Completion>();
 
   // Guarded by core->mutex.
@@ -60,7 +62,7 @@ struct EngineCore {
 
   const std::unique_ptr<Channel> channel;  // of the thread, but for what is constant
   const int64_t most_in_flight, most_held;
-  const int64_t alignment;
+  const int64_t alignment, memory_alignment;  // of the channel
 
   mutable std::mutex mutex;
   std::condition_variable work;    // something was queued, or stop

@@ -16,8 +16,6 @@
 namespace reprise::detail {
 namespace {
 
-// Eight pieces of 1 MiB keep a fast disk busy, and fit the cache one at a time.
-constexpr int64_t kPiece = int64_t{1} << 20;
 constexpr int kSlots = 8;
 constexpr int kTries = 100;  // in a row, without one byte moved
 
@@ -42,15 +40,12 @@ std::shared_ptr<State> pop(EngineCore& core, std::deque<std::weak_ptr<State>>& q
 }  // namespace
 
 EngineThread::EngineThread(std::shared_ptr<EngineCore> core)
-    : core_(std::move(core)),
-      channel_(core_->channel.get()),
-      alignment_(core_->alignment),
-      memory_alignment_(channel_->memory_alignment()),
-      slots_(kSlots) {
+    : core_(std::move(core)), channel_(core_->channel.get()), slots_(kSlots) {
   for (Slot& slot : slots_) {
-    if (alignment_ > 1 || memory_alignment_ > 1) {
-      const auto unit = static_cast<std::size_t>(std::max(alignment_, memory_alignment_));
-      slot.buffer.reset(static_cast<std::byte*>(std::aligned_alloc(unit, kPiece)));
+    const int64_t unit = std::max(core_->alignment, core_->memory_alignment);
+    if (unit > 1) {
+      slot.buffer.reset(static_cast<std::byte*>(
+          std::aligned_alloc(static_cast<std::size_t>(unit), Layout::kPiece)));
       if (!slot.buffer) throw std::bad_alloc();
     }
     idle_.push_back(&slot);
@@ -127,8 +122,7 @@ std::shared_ptr<EngineThread::Job> EngineThread::begin_send() {
     job->block = std::move(block);
     if (job->block->bytes > 0) {
       job->fault = core_->place(*job->block);
-      job->block->checksums.resize(
-          static_cast<std::size_t>((job->block->bytes + kPiece - 1) / kPiece));
+      job->block->checksums.resize(static_cast<std::size_t>(job->block->layout.pieces()));
     }
     if (!job->submitted()) return job;
     finish(*job);  // an empty block, or one without a place
@@ -141,30 +135,30 @@ void EngineThread::submit_piece(const std::shared_ptr<Job>& job) {
   idle_.pop_back();
   BlockState& block = *job->block;
   slot.job = job;
-  slot.at = job->next;
-  slot.bytes = std::min(kPiece, block.bytes - slot.at);
+  slot.index = job->next++;
+  slot.piece = block.layout.piece(slot.index);
   slot.tries = 0;
-  job->next += slot.bytes;
   ++job->pending;
 
   // Nobody writes to the payload through this pointer: the transfer is a write to the channel.
-  const void* memory = job->fetch ? job->fetch->target.get() : block.payload.get();
-  std::byte* piece = static_cast<std::byte*>(const_cast<void*>(memory)) + slot.at;
-  slot.buffered =
-      slot.bytes % alignment_ != 0 ||
-      reinterpret_cast<uintptr_t>(piece) % static_cast<uintptr_t>(memory_alignment_) != 0;
-  const int64_t padded = (slot.bytes + alignment_ - 1) / alignment_ * alignment_;
-  const auto bytes = static_cast<std::size_t>(slot.bytes);
+  const void* whole = job->fetch ? job->fetch->target.get() : block.payload.get();
+  std::byte* const memory = static_cast<std::byte*>(const_cast<void*>(whole)) + slot.piece.at;
+  const int64_t unit = core_->alignment;
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  slot.buffered = slot.piece.bytes % unit != 0 ||
+                  address % static_cast<uintptr_t>(core_->memory_alignment) != 0;
+  const int64_t padded = (slot.piece.bytes + unit - 1) / unit * unit;
   if (!job->fetch) {
-    block.checksums[static_cast<std::size_t>(slot.at / kPiece)] = XXH3_64bits(piece, bytes);
+    const auto bytes = static_cast<std::size_t>(slot.piece.bytes);
+    block.checksums[static_cast<std::size_t>(slot.index)] = XXH3_64bits(memory, bytes);
     if (slot.buffered) {
-      std::memcpy(slot.buffer.get(), piece, bytes);
-      std::memset(slot.buffer.get() + bytes, 0, static_cast<std::size_t>(padded - slot.bytes));
+      std::memcpy(slot.buffer.get(), memory, bytes);
+      std::memset(slot.buffer.get() + bytes, 0, static_cast<std::size_t>(padded) - bytes);
     }
   }
   slot.transfer = {.write = !job->fetch,
-                   .offset = block.offset + slot.at,
-                   .data = slot.buffered ? slot.buffer.get() : piece,
+                   .offset = block.offset + slot.piece.offset,
+                   .data = slot.buffered ? slot.buffer.get() : memory,
                    .bytes = padded};
   channel_->submit(slot.transfer);
 }
@@ -177,7 +171,7 @@ void EngineThread::reap() {
   if (result < transfer->bytes && !slot.job->fault) {
     const bool again = result == -EINTR || result == -EAGAIN;
     // A part of an aligned unit does not count.
-    const int64_t moved = result > 0 ? result / alignment_ * alignment_ : 0;
+    const int64_t moved = result > 0 ? result / core_->alignment * core_->alignment : 0;
     slot.tries = moved > 0 ? 0 : slot.tries + 1;
     if ((again || result > 0) && slot.tries < kTries) {
       transfer->offset += moved;
@@ -196,15 +190,15 @@ void EngineThread::reap() {
 
 void EngineThread::check_piece(Slot& slot) {
   Job& job = *slot.job;
-  std::byte* const target = static_cast<std::byte*>(job.fetch->target.get()) + slot.at;
+  std::byte* const target = static_cast<std::byte*>(job.fetch->target.get()) + slot.piece.at;
   const std::byte* const found = slot.buffered ? slot.buffer.get() : target;
-  const auto bytes = static_cast<std::size_t>(slot.bytes);
-  const uint64_t expected = job.block->checksums[static_cast<std::size_t>(slot.at / kPiece)];
+  const auto bytes = static_cast<std::size_t>(slot.piece.bytes);
+  const uint64_t expected = job.block->checksums[static_cast<std::size_t>(slot.index)];
   const uint64_t checksum = XXH3_64bits(found, bytes);
   if (checksum != expected) {
     job.fault = StoreFault{"bytes came back changed (" + std::to_string(bytes) + " of them)",
                            channel_->place(),
-                           job.block->offset + slot.at,
+                           job.block->offset + slot.piece.offset,
                            checksum_text(expected),
                            checksum_text(checksum),
                            "the disk or the memory returned what was not written: do not trust it"};

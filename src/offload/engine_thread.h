@@ -30,26 +30,26 @@ class EngineThread {
   struct Job {
     std::shared_ptr<BlockState> block;
     std::shared_ptr<FetchState> fetch;  // null: a send
-    int64_t next = 0;                   // where the next piece begins
+    int64_t next = 0;                   // piece
     int pending = 0;                    // pieces under way
     std::optional<StoreFault> fault;    // the first
 
-    bool submitted() const { return fault.has_value() || next == block->bytes; }
+    bool submitted() const { return fault.has_value() || next == block->layout.pieces(); }
   };
 
   /// Room for one piece under way. `transfer` comes first, and is how the slot is found again.
   struct Slot {
     Transfer transfer;
     std::shared_ptr<Job> job;
-    int64_t at = 0, bytes = 0;  // of the piece in its block
-    int tries = 0;              // that moved nothing
+    int64_t index = 0;  // of the piece in its block
+    Layout::Piece piece;
+    int tries = 0;  // that moved nothing
     std::unique_ptr<std::byte[], Freer> buffer;
     bool buffered = false;
   };
 
   std::shared_ptr<EngineCore> core_;
   Channel* channel_;
-  int64_t alignment_, memory_alignment_;
   std::vector<Slot> slots_;
   std::vector<Slot*> idle_;
   std::shared_ptr<Job> fetching_, sending_;  // with pieces yet to submit

@@ -95,6 +95,7 @@ PackedBlock::PackedBlock(std::shared_ptr<CompressCore> core, Payload payload)
       payload(std::move(payload)) {}
 
 PackedBlock::~PackedBlock() {
+  below = Block();  // its place is free by the time that it counts as gone
   {
     const std::lock_guard lock(core->mutex);
     core->stats.blocks_held -= 1;

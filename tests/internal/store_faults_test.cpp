@@ -15,6 +15,7 @@
 #include "offload/disk_channel.h"
 #include "offload/engine.h"
 #include "offload/extents.h"
+#include "offload/layout.h"
 #include "offload/memory_channel.h"
 #include "tests/internal/faulty_channel.h"
 #include "tests/store_support.h"
@@ -318,6 +319,39 @@ TEST(DiskFile, IsUnlinkedAlsoWithoutHelpOfTheFileSystem) {
   const Target target(1'234'567);
   block.fetch(target.memory()).wait();
   EXPECT_TRUE(target.holds(8));
+}
+
+TEST(Layout, PiecesCoverABlockOnceAndTheMiddleNeedsNoCopy) {
+  for (const int64_t unit : {1, 4096}) {
+    for (const int64_t memory_unit : {int64_t{1}, std::min<int64_t>(unit, 512), unit}) {
+      for (const int64_t bytes : {1, 100, 4096, 262'143, 262'144, 262'145, 1 << 20, 5'000'000}) {
+        for (const uint64_t address : {0, 64, 448, 512, 4032}) {
+          const detail::Layout layout(bytes, address, unit, memory_unit);
+          int64_t next = 0, end = 0, copied = 0;
+          for (int64_t i = 0; i < layout.pieces(); ++i) {
+            const detail::Layout::Piece piece = layout.piece(i);
+            ASSERT_EQ(piece.at, next);
+            ASSERT_GT(piece.bytes, 0);
+            ASSERT_LE(piece.bytes, detail::Layout::kPiece);
+            ASSERT_EQ(piece.offset % unit, 0);
+            ASSERT_GE(piece.offset, end);
+            next += piece.bytes;
+            end = piece.offset + piece.bytes;
+            const bool straight =
+                piece.bytes % unit == 0 &&
+                (address + static_cast<uint64_t>(piece.at)) % static_cast<uint64_t>(memory_unit) ==
+                    0;
+            copied += straight ? 0 : piece.bytes;
+          }
+          ASSERT_EQ(next, bytes);
+          ASSERT_LE(end, layout.room());
+          ASSERT_LE(layout.room(), bytes + 2 * unit);
+          ASSERT_EQ(layout.room() % unit, 0);
+          ASSERT_LT(copied, bytes < 262'144 ? bytes + 1 : 2 * unit);
+        }
+      }
+    }
+  }
 }
 
 TEST(Extents, FreePartsJoinAndTheBestFits) {
