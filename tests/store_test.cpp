@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "tests/faulty_store.h"
 #include "tests/store_support.h"
 #include "tests/temp_folder.h"
 
@@ -187,6 +188,19 @@ TEST_P(EveryStore, BlocksAndFetchesOutliveTheStore) {
   fetching.wait();
   EXPECT_TRUE(first.holds(1));
   EXPECT_TRUE(second.holds(1));
+}
+
+TEST_P(EveryStore, MayEndOnItsOwnThread) {
+  for (uint64_t i = 0; i < 30; ++i) {
+    Payload payload = payload_of(i, 100'000);
+    {
+      const Store store = make();
+      const std::shared_ptr<const void> memory = payload.data;
+      payload.data = {memory.get(), [memory, store](const void*) {}};  // the last to hold the store
+      store.send(std::move(payload));
+    }
+    EXPECT_TRUE(soon([] { return payloads_alive() == 0; }));
+  }
 }
 
 TEST_P(EveryStore, ServesManyThreads) {
@@ -412,6 +426,36 @@ TEST(DiskStore, StoresShareAFolder) {
   fetch(b, second).wait();
   EXPECT_TRUE(first.holds(1));
   EXPECT_TRUE(second.holds(2));
+}
+
+// --- stores of one's own
+// --------------------------------------------------------------------------
+
+TEST(FaultyStore, FailsAtRandomAndLosesNothingThatItSaysItHas) {
+  constexpr tests::FaultyStoreRates kRates{.sends = 200, .fetches = 200};
+  const Store faulty = tests::faulty_store(host_store(64 * kMiB), 1, kRates);
+  int failed_sends = 0, failed_fetches = 0;
+  for (const Store& store : {faulty, Store(CompressedStore(faulty))}) {
+    for (uint64_t i = 0; i < 200; ++i) {
+      Block block = store.send(payload_of(i, 10'000));
+      try {
+        block.wait();
+      } catch (const StoreError&) {
+        ++failed_sends;
+      }
+      const Target target(10'000);
+      try {
+        fetch(block, target).wait();
+        EXPECT_TRUE(target.holds(i));
+      } catch (const StoreError& error) {
+        ++failed_fetches;
+        EXPECT_EQ(error.file(), "a faulty store");
+      }
+    }
+  }
+  EXPECT_GT(failed_sends, 40);
+  EXPECT_GT(failed_fetches, 40);
+  EXPECT_EQ(faulty.stats().faults, failed_sends + failed_fetches);
 }
 
 // --- compression ---------------------------------------------------------------------------------
