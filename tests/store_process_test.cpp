@@ -13,6 +13,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "tests/store_support.h"
@@ -36,6 +37,7 @@ void say(const std::string& words) {
 
 /// Sends, fetches and drops without end. Says "under way" once it does, and "wrong" if it ever is.
 [[noreturn]] void send_until_killed(const std::string& folder) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // ends with the test, also when that is cut short
   const DiskStore store(folder);
   std::vector<Block> blocks(8);
   for (uint64_t i = 0;; ++i) {
