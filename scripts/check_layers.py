@@ -63,6 +63,7 @@ PUBLIC_ROOMS = {
     "module_paths.h": "policy",
     "profile.h": "profile",
     "offload.h": "offload",
+    "store.h": "offload",
     "checkpoint.h": "checkpoint",
     "checkpoint_options.h": "checkpoint",
     "execution_group.h": "torch",

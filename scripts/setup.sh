@@ -12,7 +12,8 @@ cd "$(dirname "$0")/.."
 torch_version=2.15.0
 light_wheels=("torch==$torch_version" "nvidia-cuda-runtime==13.2.*" "nvidia-cuda-cupti==13.2.*")
 packages=(g++ make cmake ninja-build ccache git python3 python3-venv zlib1g-dev
-  libcli11-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev libstb-dev)
+  libcli11-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev libblosc-dev
+  liburing-dev libstb-dev)
 venv=.venv
 
 say() { echo "setup: $*"; }

@@ -36,6 +36,7 @@
 #include <reprise/sequential.h>
 #include <reprise/snapshot.h>
 #include <reprise/stats.h>
+#include <reprise/store.h>
 #include <reprise/suggest.h>
 #include <reprise/text_style.h>
 #include <reprise/trace_step.h>
