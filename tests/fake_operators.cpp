@@ -290,6 +290,16 @@ void register_fake_operators() {
   static auto& rest = *new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
   rest.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
   static auto& own = *new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  // The CPU's own kernels also where LibTorch would compose the operator of others.
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& name : dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CPU)) {
+    const c10::OperatorHandle op = dispatcher.findOp(name).value();
+    if (name.getNamespace() == "aten" &&
+        (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))) {
+      own.impl(toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
+    }
+  }
   own.impl("empty.memory_format", &empty);
   own.impl("empty_strided", &empty_strided);
   own.impl("_copy_from", &copy_from);
