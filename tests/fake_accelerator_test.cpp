@@ -4,6 +4,7 @@
 #include <ATen/DeviceAccelerator.h>
 
 #include "tests/support.h"
+#include "tests/ways.h"
 
 // The accelerator that tests use is an accelerator: models train on it, its memory is counted.
 
@@ -108,6 +109,30 @@ TEST_F(FakeAccelerator, attends_and_embeds_to_the_bits_of_the_cpu) {
   EXPECT_TRUE(same_bits(gradients(fake_device()), gradients(c10::kCPU)));
 }
 
+TEST_F(FakeAccelerator, brings_activations_back_in_every_way) {
+  const Meter meter(fake_device());
+  int64_t held = 0;
+  const auto plain = train(
+      make_mlp,
+      [&](auto& model, c10::Device device) {
+        const Tensor loss = mlp_loss(model, device);
+        held = meter.live();
+        return loss;
+      },
+      fake_device());
+  for (const Way way : {Way::functions, Way::whole_functions, Way::operators}) {
+    const auto replayed = train(
+        make_mlp,
+        [&](auto& model, c10::Device device) {
+          const Tensor loss = checkpoint(options_of(way), [&] { return mlp_loss(model, device); });
+          EXPECT_LT(meter.live(), held);
+          return loss;
+        },
+        fake_device());
+    EXPECT_TRUE(same_bits(replayed, plain));
+  }
+}
+
 TEST_F(FakeAccelerator, views_share_memory_and_results_are_the_arguments_they_are) {
   Tensor base = torch::zeros({4, 6}, fake_device());
   const int64_t live = fake_memory().live();
@@ -123,7 +148,7 @@ TEST_F(FakeAccelerator, views_share_memory_and_results_are_the_arguments_they_ar
   const Tensor alias = other.detach();
   other.resize_({40, 10}).fill_(2);  // moves the storage that both share
   EXPECT_EQ(alias.sum().item<float>(), 6);
-  at::add_out(other, base, base);  // resizes to smaller
+  at::add_out(other.resize_({0}), base, base);
   EXPECT_EQ(other.sizes(), base.sizes());
   other.set_(base);
   EXPECT_TRUE(other.is_alias_of(base));
@@ -173,6 +198,29 @@ TEST_F(FakeAccelerator, counts_memory) {
   EXPECT_EQ(memory.live() - start, 512);
   memory.raw_deallocate(raw);
   EXPECT_EQ(memory.live(), start);
+}
+
+// Counts what it is asked for, and hands it on.
+struct Outer final : c10::Allocator {
+  int asked = 0;
+  c10::DataPtr allocate(size_t bytes) override {
+    ++asked;
+    return fake_memory().allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return fake_memory().raw_deleter(); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    fake_memory().copy_data(to, from, bytes);
+  }
+};
+
+TEST_F(FakeAccelerator, takes_memory_from_an_allocator_set_over_its_own) {
+  static Outer outer;
+  const Tensor before = torch::ones({3}, fake_device());
+  EXPECT_EQ(before.storage().data_ptr().get_deleter(), fake_memory().raw_deleter());
+  c10::SetAllocator(fake_device().type(), &outer);
+  const Tensor sum = std::get<0>(before.add(before).sort());
+  EXPECT_GE(outer.asked, 3);
+  c10::SetAllocator(fake_device().type(), &fake_memory());
 }
 
 TEST_F(FakeAccelerator, asks_for_memory_before_it_fails) {

@@ -28,6 +28,9 @@ using torch::jit::Stack;
 constexpr c10::DispatchKeySet kFake(c10::DispatchKey::PrivateUse1);
 constexpr c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
 
+// What is registered, so that an allocator set over the accelerator's own is asked.
+c10::Allocator* memory() { return c10::GetAllocator(c10::DeviceType::PrivateUse1); }
+
 Tensor tensor_over(Storage storage, c10::DispatchKeySet keys, const Tensor& like) {
   Tensor made = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, like.dtype());
   auto* impl = made.unsafeGetTensorImpl();
@@ -84,7 +87,7 @@ Storage Borrowed::to_device(const Storage& storage) {
   for (const auto& pair : storages_) {
     if (pair.cpu.is_alias_of(storage)) return pair.device;
   }
-  Storage device(Storage::use_byte_size_t(), 0, fake_memory().allocate(0), &fake_memory(),
+  Storage device(Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, fake_device()), memory(),
                  /*resizable=*/true);
   move_to_new_memory(device, storage.data(), storage.nbytes(), storage.nbytes());
   storages_.push_back({device, storage});
@@ -242,14 +245,14 @@ void convolution_backward(const c10::OperatorHandle& op, Stack* stack) {
 Tensor empty(c10::IntArrayRef sizes, std::optional<at::ScalarType> dtype,
              std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,
              std::optional<at::MemoryFormat> format) {
-  return at::detail::empty_generic(sizes, &fake_memory(), kFake, c10::dtype_or_default(dtype),
+  return at::detail::empty_generic(sizes, memory(), kFake, c10::dtype_or_default(dtype),
                                    format);
 }
 
 Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides,
                      std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                      std::optional<at::Device>, std::optional<bool>) {
-  return at::detail::empty_strided_generic(sizes, strides, &fake_memory(), kFake,
+  return at::detail::empty_strided_generic(sizes, strides, memory(), kFake,
                                            c10::dtype_or_default(dtype));
 }
 
@@ -279,7 +282,7 @@ int64_t attention_kernel(const Tensor& query, const Tensor& key, const Tensor& v
 
 void move_to_new_memory(const Storage& storage, const void* from, std::size_t count,
                         std::size_t bytes) {
-  c10::DataPtr data = fake_memory().allocate(bytes);
+  c10::DataPtr data = storage.allocator()->allocate(bytes);
   if (const std::size_t n = std::min(count, bytes); n > 0) std::memcpy(data.get(), from, n);
   storage.set_data_ptr_noswap(std::move(data));
   storage.set_nbytes(bytes);
