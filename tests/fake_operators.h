@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+
+#include <c10/core/Storage.h>
+
+// Operators of the fake accelerator: the CPU's, over the same memory.
+
+namespace reprise::testing {
+
+/// Registers them with the dispatcher, for good. Once per process.
+void register_fake_operators();
+
+/// Gives a storage of the accelerator new memory of `bytes` bytes, which begins with the first
+/// `count` bytes (or as many as fit) at `from`.
+void move_to_new_memory(const c10::Storage& storage, const void* from, std::size_t count,
+                        std::size_t bytes);
+
+}  // namespace reprise::testing
