@@ -9,9 +9,9 @@
 #include <unordered_map>
 
 #include <ATen/core/Tensor.h>
-#include <ATen/record_function.h>
 
 #include "meter/accelerator_memory.h"
+#include "torch/all_calls.h"
 #include "torch/geometry.h"
 #include "torch/ivalues.h"
 
@@ -152,34 +152,26 @@ int64_t CallRoom::needed_now() { return innermost == nullptr ? 0 : innermost->ne
 
 namespace {
 
-struct Watched final : at::ObserverContext {
+struct Watched final : DuringCall {
   Watched(const OperatorInfo& op, c10::ArrayRef<c10::IValue> arguments)
       : room(op, arguments, /*refuses=*/false) {}
   CallRoom room;
 };
 
-/// Composed operators need what those need that they call. An exception would be lost here.
-std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
-  const OperatorInfo* op = called_operator(call);
-  if (op == nullptr || op->composed || !CallRoom::in_force()) return nullptr;
-  return std::make_unique<Watched>(*op, call.inputs());
+// What is composed of others needs what these need.
+std::unique_ptr<DuringCall> make_room_for(const OperatorInfo& op,
+                                          c10::ArrayRef<c10::IValue> arguments) {
+  return std::make_unique<Watched>(op, arguments);
 }
-
-void on_end(const at::RecordFunction&, at::ObserverContext*) {}
 
 }  // namespace
 
 void CallRoom::watch(bool on) {
   static auto& mutex = *new std::mutex;
-  static at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+  static auto& calls = *new std::optional<AllCalls>;
   const std::lock_guard<std::mutex> lock(mutex);
-  if (on && watches_.fetch_add(1) == 0) {
-    handle = at::addGlobalCallback(at::RecordFunctionCallback(on_start, on_end)
-                                       .scopes({at::RecordScope::FUNCTION})
-                                       .needsInputs(true));
-  } else if (!on && watches_.fetch_sub(1) == 1) {
-    at::removeCallback(handle);
-  }
+  if (on && watches_.fetch_add(1) == 0) calls.emplace(&make_room_for);
+  if (!on && watches_.fetch_sub(1) == 1) calls.reset();
 }
 
 }  // namespace reprise::detail

@@ -25,7 +25,7 @@ namespace {
 using Callbacks = c10::Registry<std::string, std::unique_ptr<c10::FreeMemoryCallback>>;
 
 // c10::FreeCudaMemoryCallbacksRegistry(), of a library that may not be there.
-constexpr const char* kCallbacks = "_ZN3c1031FreeCudaMemoryCallbacksRegistryEv";
+constexpr const char* kCallbacks = "_ZN3c1031FreeCudaMemoryCallbacksRegistryB5cxx11Ev";
 
 bool (*the_function)() noexcept = nullptr;
 
