@@ -213,6 +213,8 @@ void install_fake_accelerator() {
     c10::impl::device_guard_impl_registry[static_cast<std::size_t>(kType)].store(new FakeGuard);
     c10::SetAllocator(kType, &fake_memory());
     register_fake_operators();
+    register_fake_cells();
+    register_fake_autocast();
     return true;
   }();
   (void)once;

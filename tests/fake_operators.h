@@ -9,8 +9,10 @@
 
 namespace reprise::testing {
 
-/// Registers them with the dispatcher, for good. Once per process.
+/// Each registers some with the dispatcher, for good. Once per process.
 void register_fake_operators();
+void register_fake_cells();
+void register_fake_autocast();
 
 /// Gives a storage of the accelerator new memory of `bytes` bytes, which begins with the first
 /// `count` bytes (or as many as fit) at `from`.
