@@ -143,8 +143,8 @@ c10::DataPtr FakeMemory::allocate(std::size_t size) {
     const std::lock_guard lock(mutex_);
     ++stats_.num_ooms;
     TORCH_CHECK_WITH(OutOfMemoryError, false, "fake accelerator out of memory: ", block,
-                     " bytes asked for, ", stats_.allocated_bytes[kAll].current, " of ",
-                     capacity_, " live");
+                     " bytes asked for, ", stats_.allocated_bytes[kAll].current, " of ", capacity_,
+                     " live");
   }
   void* data = std::aligned_alloc(kAlignment, static_cast<std::size_t>(block));
   if (data == nullptr) throw std::bad_alloc();

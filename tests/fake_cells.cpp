@@ -46,10 +46,10 @@ std::tuple<Tensor, Tensor, Tensor> lstm_backward(const std::optional<Tensor>& gr
   };
   const Tensor output = or_zeros(grad_output);
   const Tensor total = or_zeros(grad_next) + output * out * (1 - squashed * squashed);
-  const Tensor grad = at::cat(
-      {total * value * in * (1 - in), total * cell * forget * (1 - forget),
-       total * in * (1 - value * value), output * squashed * out * (1 - out)},
-      1);
+  const Tensor grad =
+      at::cat({total * value * in * (1 - in), total * cell * forget * (1 - forget),
+               total * in * (1 - value * value), output * squashed * out * (1 - out)},
+              1);
   return {grad, total * forget, bias_gradient(grad, has_bias)};
 }
 

@@ -238,15 +238,15 @@ void convolution_backward(const c10::OperatorHandle& op, Stack* stack) {
   const auto arguments = stack->end() - static_cast<int64_t>(op.schema().arguments().size());
   const Tensor& gradient = arguments->toTensor();
   const bool with_bias = stack->back().toBoolList().get(2);
-  stack->insert(arguments + 3, with_bias ? IValue(c10::List<int64_t>({gradient.size(1)})) : IValue());
+  stack->insert(arguments + 3,
+                with_bias ? IValue(c10::List<int64_t>({gradient.size(1)})) : IValue());
   run_on_cpu(named("aten::convolution_backward"), stack);
 }
 
-Tensor empty(c10::IntArrayRef sizes, std::optional<at::ScalarType> dtype,
-             std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,
+Tensor empty(c10::IntArrayRef sizes, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+             std::optional<at::Device>, std::optional<bool>,
              std::optional<at::MemoryFormat> format) {
-  return at::detail::empty_generic(sizes, memory(), kFake, c10::dtype_or_default(dtype),
-                                   format);
+  return at::detail::empty_generic(sizes, memory(), kFake, c10::dtype_or_default(dtype), format);
 }
 
 Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides,
@@ -306,9 +306,13 @@ void register_fake_operators() {
   own.impl("empty.memory_format", &empty);
   own.impl("empty_strided", &empty_strided);
   own.impl("_copy_from", &copy_from);
+  // copy_() resolves lazy conjugates and signs itself: without this, by itself again, endlessly.
+  for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
+    auto& lazy = *new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    lazy.impl("_copy_from", torch::CppFunction::makeFallthrough());
+  }
   own.impl("_has_compatible_shallow_copy_type", &has_compatible_type);
-  own.impl("convolution_overrideable",
-           torch::CppFunction::makeFromBoxedFunction<&convolution>());
+  own.impl("convolution_overrideable", torch::CppFunction::makeFromBoxedFunction<&convolution>());
   own.impl("convolution_backward_overrideable",
            torch::CppFunction::makeFromBoxedFunction<&convolution_backward>());
   at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&attention_kernel);
