@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <ATen/autocast_mode.h>
-#include <torch/library.h>
 
 #include "tests/fake_operators.h"
 
@@ -9,9 +8,8 @@ namespace reprise::testing {
 // As LibTorch lists them for CUDA.
 void register_fake_autocast() {
   constexpr auto kKey = c10::DispatchKey::AutocastPrivateUse1;
-  static auto& rest = *new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
-  rest.fallback(torch::CppFunction::makeFallthrough());
-  static auto& m = *new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  kept_library("_", kKey).fallback(torch::CppFunction::makeFallthrough());
+  auto& m = kept_library("aten", kKey);
 #define LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
 #define FLOAT32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
 #define FLOAT32_BY_DTYPE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)

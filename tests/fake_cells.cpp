@@ -3,7 +3,6 @@
 #include <tuple>
 
 #include <ATen/ATen.h>
-#include <torch/library.h>
 
 #include "tests/fake_operators.h"
 
@@ -81,8 +80,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_backward(const Tensor& gr
 }  // namespace
 
 void register_fake_cells() {
-  static auto& own = *new torch::Library(torch::Library::IMPL, "aten",
-                                         c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  auto& own = kept_library("aten", c10::DispatchKey::PrivateUse1);
   own.impl("_thnn_fused_lstm_cell", &lstm);
   own.impl("_thnn_fused_lstm_cell_backward_impl", &lstm_backward);
   own.impl("_thnn_fused_gru_cell", &gru);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -13,7 +14,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/transformers/attention.h>
-#include <torch/library.h>
 
 #include "tests/fake_accelerator.h"
 
@@ -280,6 +280,11 @@ int64_t attention_kernel(const Tensor& query, const Tensor& key, const Tensor& v
 
 }  // namespace
 
+torch::Library& kept_library(const char* name_space, c10::DispatchKey key) {
+  static auto& all = *new std::list<torch::Library>;
+  return all.emplace_back(torch::Library::IMPL, name_space, key, __FILE__, __LINE__);
+}
+
 void move_to_new_memory(const Storage& storage, const void* from, std::size_t count,
                         std::size_t bytes) {
   c10::DataPtr data = storage.allocator()->allocate(bytes);
@@ -290,9 +295,8 @@ void move_to_new_memory(const Storage& storage, const void* from, std::size_t co
 
 void register_fake_operators() {
   constexpr auto kKey = c10::DispatchKey::PrivateUse1;
-  static auto& rest = *new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
-  rest.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
-  static auto& own = *new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  kept_library("_", kKey).fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
+  auto& own = kept_library("aten", kKey);
   // The CPU's own kernels also where LibTorch would compose the operator of others.
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CPU)) {
@@ -308,8 +312,7 @@ void register_fake_operators() {
   own.impl("_copy_from", &copy_from);
   // copy_() resolves lazy conjugates and signs itself: without this, by itself again, endlessly.
   for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
-    auto& lazy = *new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-    lazy.impl("_copy_from", torch::CppFunction::makeFallthrough());
+    kept_library("aten", key).impl("_copy_from", torch::CppFunction::makeFallthrough());
   }
   own.impl("_has_compatible_shallow_copy_type", &has_compatible_type);
   own.impl("convolution_overrideable", torch::CppFunction::makeFromBoxedFunction<&convolution>());
