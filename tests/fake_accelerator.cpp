@@ -143,8 +143,8 @@ c10::DataPtr FakeMemory::allocate(std::size_t size) {
     const std::lock_guard lock(mutex_);
     ++stats_.num_ooms;
     TORCH_CHECK_WITH(OutOfMemoryError, false, "fake accelerator out of memory: ", block,
-                     " bytes asked for, ", stats_.allocated_bytes[kAll].current, " of ",
-                     capacity_, " live");
+                     " bytes asked for, ", stats_.allocated_bytes[kAll].current, " of ", capacity_,
+                     " live");
   }
   void* data = std::aligned_alloc(kAlignment, static_cast<std::size_t>(block));
   if (data == nullptr) throw std::bad_alloc();
@@ -213,6 +213,8 @@ void install_fake_accelerator() {
     c10::impl::device_guard_impl_registry[static_cast<std::size_t>(kType)].store(new FakeGuard);
     c10::SetAllocator(kType, &fake_memory());
     register_fake_operators();
+    register_fake_cells();
+    register_fake_autocast();
     return true;
   }();
   (void)once;

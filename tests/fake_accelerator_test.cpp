@@ -2,6 +2,7 @@
 #include "tests/fake_accelerator.h"
 
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/autocast_mode.h>
 
 #include "tests/support.h"
 #include "tests/ways.h"
@@ -49,14 +50,11 @@ Tensor targets(int64_t count, int64_t classes, c10::Device device) {
 }
 
 torch::nn::Sequential make_mlp() {
-  return torch::nn::Sequential(torch::nn::Linear(16, 32),
-          torch::nn::LayerNorm(torch::nn::LayerNormOptions({32})),
-          torch::nn::GELU(),
-          torch::nn::Dropout(0.5),
-          torch::nn::Linear(32, 32),
-          torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true)),
-          torch::nn::Softmax(1),
-          torch::nn::Linear(32, 5));
+  return torch::nn::Sequential(
+      torch::nn::Linear(16, 32), torch::nn::LayerNorm(torch::nn::LayerNormOptions({32})),
+      torch::nn::GELU(), torch::nn::Dropout(0.5), torch::nn::Linear(32, 32),
+      torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true)), torch::nn::Softmax(1),
+      torch::nn::Linear(32, 5));
 }
 
 Tensor mlp_loss(torch::nn::Sequential& model, c10::Device device) {
@@ -66,14 +64,11 @@ Tensor mlp_loss(torch::nn::Sequential& model, c10::Device device) {
 
 torch::nn::Sequential make_convnet() {
   return torch::nn::Sequential(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)),
-          torch::nn::BatchNorm2d(8),
-          torch::nn::ReLU(),
-          torch::nn::MaxPool2d(2),
-          torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 4, 3).bias(false)),
-          torch::nn::ConvTranspose2d(4, 6, 2),
-          torch::nn::AdaptiveAvgPool2d(1),
-          torch::nn::Flatten(),
-          torch::nn::Linear(6, 5));
+                               torch::nn::BatchNorm2d(8), torch::nn::ReLU(),
+                               torch::nn::MaxPool2d(2),
+                               torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 4, 3).bias(false)),
+                               torch::nn::ConvTranspose2d(4, 6, 2), torch::nn::AdaptiveAvgPool2d(1),
+                               torch::nn::Flatten(), torch::nn::Linear(6, 5));
 }
 
 Tensor convnet_loss(torch::nn::Sequential& model, c10::Device device) {
@@ -107,6 +102,50 @@ TEST_F(FakeAccelerator, attends_and_embeds_to_the_bits_of_the_cpu) {
     return std::vector<Tensor>{attended.detach().to(c10::kCPU), table.grad().to(c10::kCPU)};
   };
   EXPECT_TRUE(same_bits(gradients(fake_device()), gradients(c10::kCPU)));
+}
+
+// Fused on accelerators, and summed in another order there: equal but for rounding of doubles.
+template <class Cells>
+std::vector<Tensor> recur(Cells cells, c10::Device device) {
+  torch::manual_seed(9);
+  for (Tensor& parameter : cells->parameters()) parameter.detach().uniform_(-1, 1);
+  cells->to(device, at::kDouble);
+  const Tensor input = leaf({5, 3, 8}).detach().to(device, at::kDouble);
+  const Tensor output = std::get<0>(cells->forward(input));
+  output.sin().sum().backward();
+  std::vector<Tensor> seen{output.detach().cpu()};
+  for (const Tensor& parameter : cells->parameters()) seen.push_back(parameter.grad().cpu());
+  return seen;
+}
+
+template <class Cells>
+void expect_recurs_as_the_cpu() {
+  const auto fake = recur(Cells(8, 6), fake_device()), cpu = recur(Cells(8, 6), c10::kCPU);
+  ASSERT_EQ(fake.size(), cpu.size());
+  for (size_t i = 0; i < fake.size(); ++i) {
+    EXPECT_TRUE(at::allclose(fake[i], cpu[i], 1e-12, 1e-13)) << i << '\n' << fake[i] << cpu[i];
+  }
+}
+
+TEST_F(FakeAccelerator, recurs_as_the_cpu) {
+  expect_recurs_as_the_cpu<torch::nn::LSTM>();
+  expect_recurs_as_the_cpu<torch::nn::GRU>();
+}
+
+TEST_F(FakeAccelerator, autocasts) {
+  const auto type = fake_device().type();
+  at::autocast::set_autocast_dtype(type, at::kBFloat16);
+  at::autocast::set_autocast_enabled(type, true);
+  const Tensor weight = leaf({4, 4}).detach().to(fake_device()).requires_grad_();
+  const Tensor half = torch::linear(torch::ones({2, 4}, fake_device()), weight);
+  const Tensor loss = half.exp().sum();
+  at::autocast::set_autocast_enabled(type, false);
+  at::autocast::clear_cache();
+  EXPECT_EQ(half.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(loss.scalar_type(), at::kFloat);
+  loss.backward();
+  EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
+  EXPECT_EQ(weight.grad().device(), fake_device());
 }
 
 TEST_F(FakeAccelerator, brings_activations_back_in_every_way) {
@@ -148,12 +187,15 @@ TEST_F(FakeAccelerator, views_share_memory_and_results_are_the_arguments_they_ar
   const Tensor alias = other.detach();
   other.resize_({40, 10}).fill_(2);  // moves the storage that both share
   EXPECT_EQ(alias.sum().item<float>(), 6);
-  at::add_out(other.resize_({0}), base, base);
+  other.resize_({0});
+  at::add_out(other, base, base);
   EXPECT_EQ(other.sizes(), base.sizes());
   other.set_(base);
   EXPECT_TRUE(other.is_alias_of(base));
   EXPECT_TRUE(other.unsqueeze_(0).is_alias_of(base));
   EXPECT_EQ(other.dim(), 3);
+  const Tensor complex = at::view_as_complex(torch::ones({3, 2}, fake_device()));
+  EXPECT_EQ(at::imag(complex.conj().clone()).sum().item<float>(), -3);
   const Tensor listed[] = {base, other};
   at::_foreach_mul_(listed, 0);
   EXPECT_EQ(base.abs().sum().item<float>(), 0);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -13,7 +14,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/transformers/attention.h>
-#include <torch/library.h>
 
 #include "tests/fake_accelerator.h"
 
@@ -238,15 +238,15 @@ void convolution_backward(const c10::OperatorHandle& op, Stack* stack) {
   const auto arguments = stack->end() - static_cast<int64_t>(op.schema().arguments().size());
   const Tensor& gradient = arguments->toTensor();
   const bool with_bias = stack->back().toBoolList().get(2);
-  stack->insert(arguments + 3, with_bias ? IValue(c10::List<int64_t>({gradient.size(1)})) : IValue());
+  stack->insert(arguments + 3,
+                with_bias ? IValue(c10::List<int64_t>({gradient.size(1)})) : IValue());
   run_on_cpu(named("aten::convolution_backward"), stack);
 }
 
-Tensor empty(c10::IntArrayRef sizes, std::optional<at::ScalarType> dtype,
-             std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,
+Tensor empty(c10::IntArrayRef sizes, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+             std::optional<at::Device>, std::optional<bool>,
              std::optional<at::MemoryFormat> format) {
-  return at::detail::empty_generic(sizes, memory(), kFake, c10::dtype_or_default(dtype),
-                                   format);
+  return at::detail::empty_generic(sizes, memory(), kFake, c10::dtype_or_default(dtype), format);
 }
 
 Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides,
@@ -280,6 +280,11 @@ int64_t attention_kernel(const Tensor& query, const Tensor& key, const Tensor& v
 
 }  // namespace
 
+torch::Library& kept_library(const char* name_space, c10::DispatchKey key) {
+  static auto& all = *new std::list<torch::Library>;
+  return all.emplace_back(torch::Library::IMPL, name_space, key, __FILE__, __LINE__);
+}
+
 void move_to_new_memory(const Storage& storage, const void* from, std::size_t count,
                         std::size_t bytes) {
   c10::DataPtr data = storage.allocator()->allocate(bytes);
@@ -290,9 +295,8 @@ void move_to_new_memory(const Storage& storage, const void* from, std::size_t co
 
 void register_fake_operators() {
   constexpr auto kKey = c10::DispatchKey::PrivateUse1;
-  static auto& rest = *new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
-  rest.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
-  static auto& own = *new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  kept_library("_", kKey).fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
+  auto& own = kept_library("aten", kKey);
   // The CPU's own kernels also where LibTorch would compose the operator of others.
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CPU)) {
@@ -306,9 +310,12 @@ void register_fake_operators() {
   own.impl("empty.memory_format", &empty);
   own.impl("empty_strided", &empty_strided);
   own.impl("_copy_from", &copy_from);
+  // copy_() resolves lazy conjugates and signs itself: without this, by itself again, endlessly.
+  for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
+    kept_library("aten", key).impl("_copy_from", torch::CppFunction::makeFallthrough());
+  }
   own.impl("_has_compatible_shallow_copy_type", &has_compatible_type);
-  own.impl("convolution_overrideable",
-           torch::CppFunction::makeFromBoxedFunction<&convolution>());
+  own.impl("convolution_overrideable", torch::CppFunction::makeFromBoxedFunction<&convolution>());
   own.impl("convolution_backward_overrideable",
            torch::CppFunction::makeFromBoxedFunction<&convolution_backward>());
   at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&attention_kernel);
