@@ -10,6 +10,7 @@
 
 #include <reprise/export.h>
 #include <reprise/layer_class.h>
+#include <reprise/offload.h>
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
@@ -19,8 +20,8 @@ namespace c10 {
 class OperatorHandle;
 }
 
-// What becomes of each value that a forward pass makes: kept, kept in a smaller form, or
-// recomputed. A policy is a list of rules; the first that matches a value decides. Policies are
+// What becomes of each value that a forward pass makes: kept, kept in a smaller form, recomputed, or
+// offloaded. A policy is a list of rules; the first that matches a value decides. Policies are
 // values: cheap to copy, never changed by use, safe to share between threads.
 
 namespace reprise {
@@ -29,6 +30,7 @@ enum class Action {
   keep,    ///< keep it as it is
   encode,  ///< keep it in a smaller form without loss (masks as bits, narrow integers), or as it is
   recompute,  ///< drop it; replay the operators that made it when the backward pass asks
+  offload,    ///< send it to the policy's store, see into(), once the program has let go of it
 };
 
 /// How strongly a rule is meant. A `prefer` rule gives way to a `must` rule wherever that stands in
@@ -77,6 +79,8 @@ class REPRISE_API Policy {
                            Strength strength = Strength::prefer);
   static Policy recompute_ops(const std::vector<OperatorName>& ops,
                               Strength strength = Strength::prefer);
+  static Policy offload_ops(const std::vector<OperatorName>& ops,
+                            Strength strength = Strength::prefer);
 
   /// Values that were given one of these names by named() or boundary(). Throws UsageError for an
   /// empty list.
@@ -84,6 +88,8 @@ class REPRISE_API Policy {
                            Strength strength = Strength::prefer);
   static Policy recompute_names(const std::vector<std::string>& names,
                                 Strength strength = Strength::prefer);
+  static Policy offload_names(const std::vector<std::string>& names,
+                              Strength strength = Strength::prefer);
 
   /// Values made in layers [begin, end), counted by the first number in their module path.
   static Policy layers(int64_t begin, int64_t end, Action action,
@@ -132,11 +138,18 @@ class REPRISE_API Policy {
   /// Transformer Models, 2022, section 5, and the options of the training frameworks since.
   static Policy advised(int64_t layers);
 
+  /// Offloads every value to `store`, as far as the options let it; keeps the rest.
+  static Policy offload(const Store& store, const OffloadOptions& options = {});
+
+  /// Where the rules that offload send values. Without it, a Scope with such rules is a UsageError.
+  /// Of several in one policy, the last counts. Blocks of a graph keep the store.
+  Policy into(const Store& store, const OffloadOptions& options = {}) const;
+
   /// The rules of this policy, then those of `next`.
   Policy then(const Policy& next) const;
 
-  /// What becomes of a value that no rule matches. Default: the opposite of the last rule: after a
-  /// rule that recomputes, keep; after any other, recompute.
+  /// What becomes of a value that no rule matches. Default: after a rule that recomputes or
+  /// offloads, keep; after any other, recompute.
   Policy otherwise(Action action) const;
 
   /// Whether the first scope with these rules (by their labels) checks every value that it drops:

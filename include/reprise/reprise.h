@@ -23,6 +23,7 @@
 #include <reprise/module_paths.h>
 #include <reprise/monitor.h>
 #include <reprise/nested.h>
+#include <reprise/offload.h>
 #include <reprise/plan.h>
 #include <reprise/plan_report.h>
 #include <reprise/policy.h>

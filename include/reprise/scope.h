@@ -15,8 +15,8 @@
 #include <ATen/core/Tensor.h>
 
 // Selective recomputation by operator replay. Everything that runs on this thread while a Scope
-// lives is recorded, operator by operator; the tensors that autograd saves are kept, encoded or
-// dropped by the policy, and dropped ones are brought back in the backward pass by replaying only
+// lives is recorded, operator by operator; the tensors that autograd saves are kept, encoded,
+// dropped or offloaded by the policy, and dropped ones are brought back in the backward pass by replaying only
 // the operators that are needed. The model's own code is not run again.
 
 namespace reprise {
@@ -28,9 +28,11 @@ struct ScopeSummary {
   int64_t kept = 0;        ///<   of these: kept by the policy
   int64_t encoded = 0;     ///<   of these: kept in a smaller form
   int64_t recomputed = 0;  ///<   of these: dropped
+  int64_t offloaded = 0;   ///<   of these: meant for a store
   int64_t external = 0;    ///<   of these: made outside of the scope; keeping them costs nothing
   int64_t unknown = 0;     ///<   of these: not replayable, kept
   int64_t replays = 0;     ///< operators run again so far
+  OffloadSummary offload;  ///< what became of those
   std::vector<std::string> unused_rules;  ///< labels of rules that matched no value
   std::vector<ModuleCost> modules;        ///< by path; empty unless ScopeOptions::measure()
 };

@@ -18,6 +18,8 @@ const char* name_of(Action action) {
       return "encode";
     case Action::recompute:
       return "recompute";
+    case Action::offload:
+      return "offload";
   }
   return "";
 }
@@ -35,8 +37,9 @@ Policy::Rules::Learnt& Policy::Rules::learnt(const std::string& scope) const {
 
 Action Policy::Rules::fallback() const {
   if (otherwise) return *otherwise;
-  return !list.empty() && list.back().action == Action::recompute ? Action::keep
-                                                                  : Action::recompute;
+  if (list.empty()) return Action::recompute;
+  const Action last = list.back().action;
+  return last == Action::recompute || last == Action::offload ? Action::keep : Action::recompute;
 }
 
 Policy::Rules::Verdict Policy::Rules::judge(const ValueView& value, std::vector<bool>* used) const {
@@ -80,7 +83,18 @@ Policy Policy::then(const Policy& next) const {
   rules->list = rules_->list;
   rules->list.insert(rules->list.end(), next.rules_->list.begin(), next.rules_->list.end());
   rules->otherwise = next.rules_->otherwise ? next.rules_->otherwise : rules_->otherwise;
+  rules->destination = next.rules_->destination ? next.rules_->destination : rules_->destination;
   rules->audit = rules_->audit && next.rules_->audit;
+  return Policy(std::move(rules));
+}
+
+Policy Policy::offload(const Store& store, const OffloadOptions& options) {
+  return where([](const ValueView&) { return true; }, Action::offload, "offload").into(store, options);
+}
+
+Policy Policy::into(const Store& store, const OffloadOptions& options) const {
+  auto rules = std::make_shared<Rules>(*rules_);
+  rules->destination = {store, options};
   return Policy(std::move(rules));
 }
 

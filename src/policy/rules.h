@@ -10,6 +10,8 @@
 
 #include <reprise/policy.h>
 
+#include "tape/offloads.h"
+
 // A policy's rules, and what is learnt about them while scopes use them.
 
 namespace reprise {
@@ -25,6 +27,7 @@ struct Rule {
 struct Policy::Rules {
   std::vector<Rule> list;
   std::optional<Action> otherwise;
+  std::optional<detail::Destination> destination;
   bool audit = true;
 
   // Shared by all scopes of one name whose policies have the same rules, by their labels: a policy
@@ -34,6 +37,7 @@ struct Policy::Rules {
     std::atomic<bool> warned{false};
     std::mutex mutex;
     std::set<std::string> distrusted;  // values whose replay gave other bits, see Applied::key()
+    std::shared_ptr<detail::FetchOrder> fetch_order = std::make_shared<detail::FetchOrder>();
   };
   Learnt& learnt(const std::string& scope) const;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -49,6 +50,8 @@ class Applied final : public detail::Decider {
         return Decision::encode;
       case Action::recompute:
         return Decision::recompute;
+      case Action::offload:
+        return Decision::offload;
     }
     return Decision::keep;
   }
@@ -72,6 +75,23 @@ class Applied final : public detail::Decider {
     return rules_.fallback() != Action::keep ||
            std::any_of(rules_.list.begin(), rules_.list.end(),
                        [](const Rule& rule) { return rule.action != Action::keep; });
+  }
+
+  bool means_to_offload() const {
+    return rules_.fallback() == Action::offload ||
+           std::any_of(rules_.list.begin(), rules_.list.end(),
+                       [](const Rule& rule) { return rule.action == Action::offload; });
+  }
+
+  /// Null if nothing is to be offloaded. Throws UsageError without a place for it.
+  std::shared_ptr<detail::Offloads> offloads() const {
+    if (!means_to_offload()) return nullptr;
+    if (!rules_.destination) {
+      throw UsageError("a policy offloads, but not to any store",
+                       "say where to: policy.into(DiskStore(\"/scratch\"))");
+    }
+    if (MetaScope::active()) return nullptr;  // there are no bytes
+    return std::make_shared<detail::Offloads>(*rules_.destination, learnt_.fetch_order);
   }
 
   std::vector<std::string> unused_rules() const {
@@ -123,11 +143,13 @@ struct Scope::State {
   State(const Policy& policy, const ScopeOptions& options)
       : learnt(policy.rules().learnt(options.name())),
         decider(std::make_shared<Applied>(policy, learnt)),
+        offloads(decider->offloads()),
         tape(std::make_shared<detail::Tape>(
             decider, detail::TapeOptions{.audit = policy.rules().audit && !MetaScope::active() &&
                                                   !learnt.audited.exchange(true),
                                          .measure = options.measure(),
-                                         .label = options.name()})) {
+                                         .label = options.name(),
+                                         .offloads = offloads})) {
     tell_modules(options.modules());
     recording.emplace(tape);
   }
@@ -141,6 +163,7 @@ struct Scope::State {
 
   Policy::Rules::Learnt& learnt;
   const std::shared_ptr<Applied> decider;
+  const std::shared_ptr<detail::Offloads> offloads;  // may be null
   const std::shared_ptr<detail::Tape> tape;
   std::optional<detail::Recording> recording;
   const std::thread::id thread = std::this_thread::get_id();
@@ -173,14 +196,25 @@ void Scope::end() {
   const auto unused = state_->decider->unused_rules();
   const detail::TapeCounts counts = state_->tape->counts();
   const bool idle = state_->decider->means_to_drop() && counts.kept > 0 &&
-                    counts.encoded + counts.recomputed == 0;
-  if ((unused.empty() && !idle) || state_->learnt.warned.exchange(true)) return;
+                    counts.encoded + counts.recomputed + counts.offloaded == 0;
+  OffloadSummary offload;
+  if (state_->offloads) offload = state_->tape->offload_summary();
+  const bool moves_nothing = offload.seen > 0 && offload.moved == 0;
+  if ((unused.empty() && !idle && !moves_nothing) || state_->learnt.warned.exchange(true)) return;
   for (const std::string& label : unused) {
     detail::warn("reprise: the rule '" + label + "' matched no value in this scope");
   }
   if (idle) {
     detail::warn("reprise: a scope kept all " + std::to_string(counts.kept) +
                  " tensors that its policy decided on: it saves nothing");
+  }
+  if (moves_nothing) {
+    std::ostringstream text;
+    text << offload;
+    detail::warn("reprise: a scope offloads nothing to its store: " +
+                 text.str().substr(0, text.str().find(';')) +
+                 ". hint: lower OffloadOptions::min_bytes(), let go of what the forward pass does "
+                 "not need, or give the store more room");
   }
 }
 
@@ -192,6 +226,8 @@ ScopeSummary Scope::summary() const {
   summary.kept = counts.kept;
   summary.encoded = counts.encoded;
   summary.recomputed = counts.recomputed;
+  summary.offloaded = counts.offloaded;
+  if (state_->offloads) summary.offload = state_->tape->offload_summary();
   summary.external = counts.external;
   summary.unknown = counts.unknown;
   summary.replays = counts.replays;

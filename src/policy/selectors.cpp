@@ -127,6 +127,10 @@ Policy Policy::recompute_ops(const std::vector<OperatorName>& ops, Strength stre
               strength);
 }
 
+Policy Policy::offload_ops(const std::vector<OperatorName>& ops, Strength strength) {
+  return rule(any_operator(ops), Action::offload, "offload_ops(" + list_of(ops) + ")", strength);
+}
+
 Policy Policy::keep_names(const std::vector<std::string>& names, Strength strength) {
   return rule(any_name(names), Action::keep, "keep_names(" + list_of(names) + ")", strength);
 }
@@ -134,6 +138,10 @@ Policy Policy::keep_names(const std::vector<std::string>& names, Strength streng
 Policy Policy::recompute_names(const std::vector<std::string>& names, Strength strength) {
   return rule(any_name(names), Action::recompute, "recompute_names(" + list_of(names) + ")",
               strength);
+}
+
+Policy Policy::offload_names(const std::vector<std::string>& names, Strength strength) {
+  return rule(any_name(names), Action::offload, "offload_names(" + list_of(names) + ")", strength);
 }
 
 Policy Policy::layers(int64_t begin, int64_t end, Action action, Strength strength) {

@@ -61,17 +61,25 @@ void Tape::decide(SavedValue& saved) {
     value.held = tensor.storage();
     return;
   }
+  if (decision == Decision::offload && !offload(id, tensor)) {
+    ++counts_.kept;
+    value.held = tensor.storage();
+    return;
+  }
   const int32_t storage = value.storage;
   ++storages_[storage].tickets;
   if (decision == Decision::yield) {
     ++counts_.yielding;
     hold_if_wanted(id, tensor.storage());
+  } else if (decision == Decision::offload) {
+    ++counts_.offloaded;
   } else {
     ++(decision == Decision::encode ? counts_.encoded : counts_.recomputed);
   }
   tickets_.push_back({storage, kNone, Geometry(tensor)});
   tickets_.back().saved_by = static_cast<NodeId>(nodes_.size()) - 1;
-  saved.exchange_for(tickets_.size() - 1, options_.audit);
+  // What a store brings back is checked there.
+  saved.exchange_for(tickets_.size() - 1, options_.audit && decision != Decision::offload);
 }
 
 /// What has no smaller form stays as it is: `decision` says so.
@@ -89,7 +97,10 @@ void Tape::encode(ValueId id, const at::Tensor& tensor, Decision& decision) {
 
 at::Tensor Tape::unpack(const at::Tensor& kept, const std::optional<std::size_t>& ticket) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  if (!ticket) return kept;
+  if (!ticket) {
+    if (offloads_ && sealed_) look_ahead_in_store();
+    return kept;
+  }
   const at::Tensor replayed = bring_back(*ticket);
   if (!kept.defined()) return replayed;
   const BelowAutograd below;

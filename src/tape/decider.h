@@ -14,6 +14,7 @@ enum class Decision {
   keep,       // as it is
   encode,     // in a smaller form without loss, where there is one; else keep
   recompute,  // not at all
+  offload,    // in a store, once nobody else has it; REQUIRES TapeOptions::offloads
   yield,      // as it is, for as long as there is room: REQUIRES TapeOptions::room
 };
 

@@ -25,6 +25,8 @@ void Tape::release(ValueId id) {
   value.held = c10::Storage();
   value.cached = c10::Storage();
   value.encoded.reset();
+  if (value.slot != kNone) offloads_->release(std::exchange(value.slot, kNone));
+  value.stored = false;
   if (yielding_) yielding_->take(id);
 }
 
@@ -54,6 +56,7 @@ void Tape::count_readers() {
 
 void Tape::count_waiting(int64_t pass) {
   pass_ = pass;
+  if (offloads_) offloads_->begin_pass();
   // What this backward pass does not come to ask for (a partial gradient) must not outlive it.
   on_pass_end([tape = weak_from_this(), pass] {
     if (const auto alive = tape.lock()) alive->end_waiting(pass);
@@ -83,6 +86,7 @@ void Tape::end_waiting(int64_t pass) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (pass_ != pass) return;
   pass_ = kNoPass;
+  if (offloads_) offloads_->end_pass();
   for (Value& value : values_) value.cached = c10::Storage();
 }
 

@@ -45,6 +45,7 @@ struct Value {
   c10::Storage held;     // strong: externals, and what the decider keeps
   std::shared_ptr<const Encoded> encoded;  // the same, in a smaller form
   c10::Storage cached;  // strong: replayed, and waited for in the running backward pass
+  int32_t slot = kNone;  // of Offloads: the same, in a store
 
   // Counted once the scope has ended: saved tensors that are to be brought back from here, and
   // operators that must run again and read it.
@@ -55,7 +56,9 @@ struct Value {
   int32_t name = 0;    // index into Tape::names_; 0 is no name
   int32_t module = 0;  // the same
 
-  bool is_kept() const { return held || encoded; }
+  bool stored = false;  // in a slot, and not to be made again
+
+  bool is_kept() const { return held || encoded || stored; }
 };
 
 /// A version counter of tensors on a storage. Views share one; an alias made by .data has its own.
@@ -72,6 +75,7 @@ struct StorageRecord {
   c10::SmallVector<Counter, 1> counters;
   std::size_t last = 0;  // the counter of the tensor that was seen last
   int32_t tickets = 0;   // alive
+  bool offloading = false;  // admitted to be sent
 };
 
 /// A tensor among an operator's arguments or results.

@@ -85,6 +85,9 @@ c10::Storage Tape::available(ValueId id) {
     }
     return value.held;
   }
+  if (value.slot != kNone) {
+    if (c10::Storage storage = bring_from_store(id)) return storage;
+  }
   if (value.encoded) {
     const c10::Storage storage = value.encoded->decode().storage();
     if (value.waiting > 1) value.cached = storage;
@@ -209,6 +212,7 @@ void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t pass) 
   ++counts_.replays;
 
   const auto made = [&](ValueId product, const c10::Storage& storage) {
+    if (values_[product].slot != kNone) offloads_->check(values_[product].slot, storage);
     if (const auto local = locals.find(product); local != locals.end()) {
       local->second.storage = storage;
       local->second.made_here = true;

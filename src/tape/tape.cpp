@@ -30,7 +30,8 @@ Tape::Tape(std::shared_ptr<Decider> decider, TapeOptions options)
     : decider_(std::move(decider)),
       options_(std::move(options)),
       numerics_(Numerics::capture()),
-      yielding_(options_.room ? std::make_unique<HeldSet>(options_.room) : nullptr) {
+      yielding_(options_.room ? std::make_unique<HeldSet>(options_.room) : nullptr),
+      offloads_(options_.offloads.get()) {
   if (!options_.guide) return;
   schedule_ = options_.guide->first();
   drops_before_ = options_.room->drops;
@@ -64,6 +65,7 @@ void Tape::dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     {
       const std::lock_guard<std::recursive_mutex> lock(mutex_);
       look_for_released();
+      if (offloads_) send_released();
       read_arguments(node, arguments);
       node.module = module_;
       if (!info.writes.empty() || !info.hidden_writes.empty()) plan_writes(node, arguments);
@@ -529,6 +531,7 @@ void Tape::seal() {
   invocations_.clear();
   last_rng_.reset();
   count_readers();
+  if (offloads_) end_sending();
   count_dropped();
   log_region(options_.label, dropped_.bytes(), /*preserves_rng=*/true);
 }

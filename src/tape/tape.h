@@ -15,6 +15,7 @@
 #include "meter/dropped_bytes.h"
 #include "tape/decider.h"
 #include "tape/held_set.h"
+#include "tape/offloads.h"
 #include "tape/record.h"
 #include "tape/schedule.h"
 #include "tape/step_recorder.h"
@@ -42,6 +43,7 @@ struct TapeCounts {
   int64_t external = 0;    //   of these: made outside of the tape, kept as they were
   int64_t unknown = 0;     //   of these: not replayable, kept
   int64_t recomputed = 0;  //   of these: dropped
+  int64_t offloaded = 0;   //   of these: to be sent to a store
   int64_t yielding = 0;    //   of these: kept for as long as there is room
   int64_t replays = 0;     // operators run again
 };
@@ -63,6 +65,8 @@ struct TapeOptions {
   /// Not null: the step is measured, and a schedule followed where the guide has one. REQUIRES
   /// room.
   std::shared_ptr<StepGuide> guide{};
+  /// Not null: where the decider's offloads go.
+  std::shared_ptr<Offloads> offloads{};
   StepRecorder::Clock clock{};  // of the measurement; empty: the machine's
 };
 
@@ -93,6 +97,9 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   void seal();
 
   TapeCounts counts() const;
+
+  /// REQUIRES TapeOptions::offloads.
+  OffloadSummary offload_summary() const;
 
   /// Held by threads that look at the tape.
   std::recursive_mutex& mutex() { return mutex_; }
@@ -142,6 +149,13 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   void encode(ValueId id, const at::Tensor& tensor, Decision& decision);
   void drop_idle_holds();
   at::Tensor unpack(const at::Tensor& kept, const std::optional<std::size_t>& ticket);
+
+  // send.cpp: what goes to a store
+  bool offload(ValueId id, const at::Tensor& tensor);
+  void send_released();
+  void end_sending();
+  c10::Storage bring_from_store(ValueId id);
+  void look_ahead_in_store();
 
   // demand.cpp: who still needs what
   void count_readers();
@@ -230,9 +244,19 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   DroppedBytes dropped_;
   bool savings_known_ = false;  // whether dropping was of any use
   std::unique_ptr<HeldSet> yielding_;
+  Offloads* const offloads_;  // of the options; null: nothing goes to a store
   int64_t replays_in_pass_ = 0;
   int64_t counted_pass_ = kNoPass;
   bool sealed_ = false;
+
+  /// A storage that shall be sent, when nobody else has it and it is not among the last.
+  struct Leaving {
+    int32_t storage;
+    int64_t admitted;  // number
+    c10::ScalarType dtype;
+  };
+  std::vector<Leaving> leaving_;
+
   int64_t pass_ = kNoPass;  // the backward pass that Value::waiting is counted for
 
   // With a guide.

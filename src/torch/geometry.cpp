@@ -10,14 +10,11 @@
 #include "torch/below_modes.h"
 
 namespace reprise::detail {
-namespace {
 
 at::Tensor bytes_of(const c10::Storage& storage) {
   const auto options = at::TensorOptions().dtype(at::kByte).device(storage.device());
   return at::empty({0}, options).set_(storage, 0, {static_cast<int64_t>(storage.nbytes())}, {1});
 }
-
-}  // namespace
 
 bool has_plain_storage(const at::Tensor& tensor) {
   return tensor.has_storage() && tensor.layout() == c10::kStrided && !tensor.is_nested() &&

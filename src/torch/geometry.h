@@ -40,6 +40,9 @@ struct Geometry {
   bool requires_grad;
 };
 
+/// A storage as a tensor of bytes, which shares it.
+at::Tensor bytes_of(const c10::Storage& storage);
+
 /// A private copy of a storage's bytes.
 c10::Storage clone_storage(const c10::Storage& storage);
 

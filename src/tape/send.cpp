@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <utility>
+
+#include "tape/tape.h"
+#include "torch/backward_pass.h"
+#include "torch/below_autograd.h"
+
+// What goes to a store: storages that the tape made, whole, whatever views were saved of them; each
+// once, when the program has let go of it, for else nothing would be freed.
+
+namespace reprise::detail {
+
+/// False: it is kept.
+bool Tape::offload(ValueId id, const at::Tensor& tensor) {
+  Value& value = values_[id];
+  StorageRecord& record = storages_[value.storage];
+  if (!offloads_ || value.bytes != tensor.storage().nbytes()) return false;
+  if (!record.offloading) {
+    if (!offloads_->admit(static_cast<int64_t>(value.bytes))) return false;
+    record.offloading = true;
+    leaving_.push_back({value.storage, offloads_->admitted() - 1, tensor.scalar_type()});
+  }
+  if (value.slot == kNone) value.held = tensor.storage();
+  return true;
+}
+
+void Tape::send_released() {
+  const BelowAutograd below;
+  std::erase_if(leaving_, [&](const Leaving& leaving) {
+    StorageRecord& record = storages_[leaving.storage];
+    Value& value = values_[record.versions.back()];
+    // The graph has let go of it, or somebody unseen has written to it.
+    if (!value.held || value.producer == kNone || record.tickets == 0) return true;
+    if (!offloads_->may_go(leaving.admitted) || value.held.use_count() > 1) return false;
+    if (!offloads_->has_room(static_cast<int64_t>(value.bytes))) return true;
+    value.slot = offloads_->send(std::exchange(value.held, c10::Storage()), leaving.dtype);
+    value.stored = !offloads_->recomputes();
+    return true;
+  });
+}
+
+/// The forward pass is over; what has not been sent by now stays.
+void Tape::end_sending() {
+  send_released();
+  int64_t last = 0, alive = 0;
+  for (const Leaving& leaving : leaving_) {
+    ++(offloads_->may_go(leaving.admitted) ? alive : last);
+  }
+  offloads_->end_forward(last, alive);
+  leaving_.clear();
+}
+
+c10::Storage Tape::bring_from_store(ValueId id) {
+  Value& value = values_[id];
+  c10::Storage storage = offloads_->fetch(value.slot);
+  if (storage && value.waiting > 1) value.cached = storage;
+  return storage;
+}
+
+/// A kept tensor is asked for: the backward pass goes on, and will come to others.
+void Tape::look_ahead_in_store() {
+  const int64_t pass = current_pass();
+  if (pass == kNoPass) return;
+  if (pass != pass_) count_waiting(pass);
+  const BelowAutograd below;
+  offloads_->look_ahead();
+}
+
+OffloadSummary Tape::offload_summary() const {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  return offloads_->summary();
+}
+
+}  // namespace reprise::detail
