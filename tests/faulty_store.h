@@ -70,8 +70,8 @@ class FaultyBackend : public StoreBackend, public std::enable_shared_from_this<F
   };
 
   struct Sent : StoredBlock {
-    Sent(std::shared_ptr<FaultyBackend> store, std::unique_ptr<StoredBlock> real, int64_t bytes)
-        : store(std::move(store)), real(std::move(real)), bytes(bytes) {}
+    Sent(std::shared_ptr<FaultyBackend> from, std::unique_ptr<StoredBlock> block, int64_t size)
+        : store(std::move(from)), real(std::move(block)), bytes(size) {}
     bool done() const override { return real->done(); }
     void wait() override { real->wait(); }
     std::shared_ptr<const void> payload() const override { return real->payload(); }

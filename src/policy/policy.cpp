@@ -31,6 +31,13 @@ Policy::Rules::Learnt& Policy::Rules::learnt(const std::string& scope) const {
   static auto& all = *new std::map<std::string, Learnt>;
   std::string key = scope + "; otherwise " + name_of(fallback());
   for (const Rule& rule : list) key += std::string("; ") + name_of(rule.action) + ' ' + rule.label;
+  if (destination) {
+    const OffloadOptions& options = destination->options;
+    for (const double number : {static_cast<double>(options.min_bytes()),
+                                static_cast<double>(options.keep_last()), options.fraction()}) {
+      key += "; " + std::to_string(number);
+    }
+  }
   const std::lock_guard<std::mutex> lock(mutex);
   return all[key];
 }

@@ -204,7 +204,7 @@ void Scope::end() {
   for (const std::string& label : unused) {
     detail::warn("reprise: the rule '" + label + "' matched no value in this scope");
   }
-  if (idle) {
+  if (idle && !moves_nothing) {
     detail::warn("reprise: a scope kept all " + std::to_string(counts.kept) +
                  " tensors that its policy decided on: it saves nothing");
   }
