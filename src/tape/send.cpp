@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <utility>
-
 #include "tape/tape.h"
 #include "torch/backward_pass.h"
 #include "torch/below_autograd.h"
@@ -26,6 +24,7 @@ bool Tape::offload(ValueId id, const at::Tensor& tensor) {
 
 void Tape::send_released() {
   const BelowAutograd below;
+  offloads_->go_on();
   std::erase_if(leaving_, [&](const Leaving& leaving) {
     StorageRecord& record = storages_[leaving.storage];
     Value& value = values_[record.versions.back()];
@@ -33,7 +32,8 @@ void Tape::send_released() {
     if (!value.held || value.producer == kNone || record.tickets == 0) return true;
     if (!offloads_->may_go(leaving.admitted) || value.held.use_count() > 1) return false;
     if (!offloads_->has_room(static_cast<int64_t>(value.bytes))) return true;
-    value.slot = offloads_->send(std::exchange(value.held, c10::Storage()), leaving.dtype);
+    value.slot = offloads_->send(value.held, leaving.dtype);
+    value.held = c10::Storage();
     value.stored = !offloads_->recomputes();
     return true;
   });
