@@ -28,6 +28,7 @@ void StoredStorage::send(c10::Storage host) {
   payload.data = std::shared_ptr<const void>(holder, holder->data());
   payload.bytes = bytes_;
   payload.element_size = static_cast<int>(c10::elementSize(dtype_));
+  payload.copied = !device_.is_cpu();
   payload.float32 = dtype_ == c10::ScalarType::Float;
   block_ = store_.send(std::move(payload));
 }
