@@ -108,13 +108,15 @@ bool Offloads::take_back(Sent& sent) {
 }
 
 void Offloads::begin_fetch(Sent& sent) {
+  if (!take_back(sent)) {
+    c10::Storage storage = empty_like_storage(static_cast<std::size_t>(sent.bytes), sent.device);
+    const auto target = std::make_shared<c10::Storage>(storage);
+    sent.fetch = sent.block.fetch(std::shared_ptr<void>(target, target->mutable_data()));
+    sent.target = std::move(storage);  // only now: a store may throw, and then nothing is coming
+    ++summary_.fetched;
+    summary_.fetched_bytes += sent.bytes;
+  }
   ahead_ += sent.bytes;
-  if (take_back(sent)) return;
-  sent.target = empty_like_storage(static_cast<std::size_t>(sent.bytes), sent.device);
-  const auto target = std::make_shared<c10::Storage>(sent.target);
-  sent.fetch = sent.block.fetch(std::shared_ptr<void>(target, target->mutable_data()));
-  ++summary_.fetched;
-  summary_.fetched_bytes += sent.bytes;
 }
 
 void Offloads::end_fetch(Sent& sent) {
