@@ -73,7 +73,7 @@ bool Offloads::has_room(int64_t bytes) {
 }
 
 Offloads::Slot Offloads::send(c10::Storage contents, c10::ScalarType dtype) {
-  Sent& sent = sent_.emplace_back();
+  Sent sent;
   sent.bytes = static_cast<int64_t>(contents.nbytes());
   sent.device = contents.device();
   if (recomputes()) sent.hash = content_hash(bytes_of(contents));
@@ -85,9 +85,15 @@ Offloads::Slot Offloads::send(c10::Storage contents, c10::ScalarType dtype) {
   payload.element_size = static_cast<int>(c10::elementSize(dtype));
   payload.float32 = dtype == c10::ScalarType::Float;
   const Waiting waiting(summary_.forward_wait_ms);
-  sent.block = destination_.store.send(std::move(payload));
+  try {
+    sent.block = destination_.store.send(std::move(payload));
+  } catch (const StoreError&) {
+    ++summary_.skipped_full;
+    return kNoSlot;
+  }
   ++summary_.moved;
   summary_.moved_bytes += sent.bytes;
+  sent_.push_back(std::move(sent));
   return static_cast<Slot>(sent_.size()) - 1;
 }
 

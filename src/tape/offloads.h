@@ -37,6 +37,7 @@ class Offloads {
  public:
   /// Counts what was sent, from 0.
   using Slot = int32_t;
+  static constexpr Slot kNoSlot = -1;
 
   Offloads(Destination destination, std::shared_ptr<FetchOrder> order);
 
@@ -52,7 +53,8 @@ class Offloads {
 
   /// Whether the store can take so many bytes.
   bool has_room(int64_t bytes);
-  /// REQUIRES: nobody else has the storage. `dtype`: of the numbers in it, mostly.
+  /// kNoSlot: the store does not take it. `dtype`: of the numbers in it, mostly. REQUIRES: nobody
+  /// else has the storage.
   Slot send(c10::Storage contents, c10::ScalarType dtype);
 
   /// The forward pass is over, and these were not sent.

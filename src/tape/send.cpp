@@ -33,7 +33,10 @@ void Tape::send_released() {
     if (!value.held || value.producer == kNone || record.tickets == 0) return true;
     if (!offloads_->may_go(leaving.admitted) || value.held.use_count() > 1) return false;
     if (!offloads_->has_room(static_cast<int64_t>(value.bytes))) return true;
-    value.slot = offloads_->send(std::exchange(value.held, c10::Storage()), leaving.dtype);
+    const Offloads::Slot slot = offloads_->send(value.held, leaving.dtype);
+    if (slot == Offloads::kNoSlot) return true;
+    value.held = c10::Storage();
+    value.slot = slot;
     value.stored = !offloads_->recomputes();
     return true;
   });
