@@ -17,6 +17,9 @@ namespace reprise::tests {
 struct FaultyStoreRates {
   int sends = 0;  ///< of a thousand: the block says that it has not arrived, and keeps its payload
   int fetches = 0;  ///< of a thousand: fail, and leave something else in the target
+  int throwing_sends = 0;    ///< of a thousand: send() itself throws
+  int throwing_fetches = 0;  ///< of a thousand: fetch() itself does
+  int full = 0;              ///< of a thousand times that somebody asks: no room
 };
 
 class FaultyBackend : public StoreBackend, public std::enable_shared_from_this<FaultyBackend> {
@@ -25,6 +28,7 @@ class FaultyBackend : public StoreBackend, public std::enable_shared_from_this<F
       : real_(std::move(real)), random_(seed), rates_(rates) {}
 
   std::unique_ptr<StoredBlock> send(Payload payload) override {
+    if (strikes(rates_.throwing_sends)) throw error("cannot begin to send");
     if (strikes(rates_.sends)) return std::make_unique<Kept>(std::move(payload));
     const int64_t bytes = payload.bytes;
     return std::make_unique<Sent>(shared_from_this(), real_.backend()->send(std::move(payload)),
@@ -37,7 +41,7 @@ class FaultyBackend : public StoreBackend, public std::enable_shared_from_this<F
     stats.faults += injected_;
     return stats;
   }
-  int64_t room() const override { return real_.room(); }
+  int64_t room() const override { return strikes(rates_.full) ? 0 : real_.room(); }
   bool lossy() const override { return real_.lossy(); }
 
   int64_t injected() const { return injected_; }
@@ -76,6 +80,7 @@ class FaultyBackend : public StoreBackend, public std::enable_shared_from_this<F
     void wait() override { real->wait(); }
     std::shared_ptr<const void> payload() const override { return real->payload(); }
     std::unique_ptr<StoredFetch> fetch(std::shared_ptr<void> target) override {
+      if (store->strikes(store->rates_.throwing_fetches)) throw error("cannot begin to fetch");
       if (!store->strikes(store->rates_.fetches)) return real->fetch(std::move(target));
       std::memset(target.get(), 0x77, static_cast<std::size_t>(bytes));
       return std::make_unique<Failed>();
@@ -85,7 +90,8 @@ class FaultyBackend : public StoreBackend, public std::enable_shared_from_this<F
     const int64_t bytes;
   };
 
-  bool strikes(int rate) {
+  bool strikes(int rate) const {
+    if (rate == 0) return false;
     const std::lock_guard lock(mutex_);
     if (static_cast<int>(random_() % 1000) >= rate) return false;
     ++injected_;
@@ -93,10 +99,10 @@ class FaultyBackend : public StoreBackend, public std::enable_shared_from_this<F
   }
 
   const Store real_;
-  std::mutex mutex_;
-  std::mt19937_64 random_;
+  mutable std::mutex mutex_;
+  mutable std::mt19937_64 random_;
   const FaultyStoreRates rates_;
-  std::atomic<int64_t> injected_ = 0;
+  mutable std::atomic<int64_t> injected_ = 0;
 };
 
 inline Store faulty_store(Store real, unsigned seed, FaultyStoreRates rates) {

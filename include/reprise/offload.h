@@ -66,7 +66,7 @@ struct OffloadSummary {
   int64_t skipped_fraction = 0;  ///< beyond the fraction
   int64_t skipped_last = 0;      ///< among the last
   int64_t skipped_alive = 0;     ///< the program still has them: sending frees nothing
-  int64_t skipped_full = 0;      ///< the store has no room
+  int64_t skipped_full = 0;      ///< the store has no room, or takes nothing
 
   int64_t fetched = 0;  ///< brought back, again for each backward pass
   int64_t fetched_bytes = 0;

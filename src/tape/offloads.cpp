@@ -76,7 +76,12 @@ Offloads::Slot Offloads::send(c10::Storage contents, c10::ScalarType dtype) {
   Sent sent;
   if (recomputes()) sent.hash = content_hash(bytes_of(contents));
   const Waiting waiting(summary_.forward_wait_ms);
-  sent.storage = std::make_unique<StoredStorage>(destination_.store, std::move(contents), dtype);
+  try {
+    sent.storage = std::make_unique<StoredStorage>(destination_.store, std::move(contents), dtype);
+  } catch (const StoreError&) {
+    ++summary_.skipped_full;
+    return kNoSlot;
+  }
   ++summary_.moved;
   summary_.moved_bytes += sent.storage->bytes();
   sent_.push_back(std::move(sent));

@@ -40,6 +40,7 @@ class Offloads {
  public:
   /// Counts what was sent, from 0.
   using Slot = int32_t;
+  static constexpr Slot kNoSlot = -1;
 
   Offloads(Destination destination, std::shared_ptr<FetchOrder> order);
 
@@ -55,7 +56,7 @@ class Offloads {
 
   /// Whether the store can take so many bytes.
   bool has_room(int64_t bytes);
-  /// `dtype`: of the numbers in it, mostly. REQUIRES: nobody else has the storage; below autograd,
+  /// kNoSlot: the store does not take it. `dtype`: of the numbers in it, mostly. REQUIRES: nobody else has the storage; below autograd,
   /// as all that follows.
   Slot send(c10::Storage contents, c10::ScalarType dtype);
 

@@ -33,6 +33,7 @@ void Tape::send_released() {
     if (!offloads_->may_go(leaving.admitted) || value.held.use_count() > 1) return false;
     if (!offloads_->has_room(static_cast<int64_t>(value.bytes))) return true;
     value.slot = offloads_->send(value.held, leaving.dtype);
+    if (value.slot == Offloads::kNoSlot) return true;
     value.held = c10::Storage();
     value.stored = !offloads_->recomputes();
     return true;

@@ -34,9 +34,13 @@ void StoredStorage::send(c10::Storage host) {
 }
 
 void StoredStorage::go_on() {
-  if (leaving_ && copy_out_->done()) {
+  if (copy_out_ && copy_out_->done()) {
     copy_out_.reset();
-    send(std::exchange(leaving_, c10::Storage()));
+    try {
+      send(leaving_);
+      leaving_ = c10::Storage();
+    } catch (const StoreError&) {  // it stays on the host
+    }
   }
   if (host_ && !copy_in_ && (!fetch_ || fetch_.done())) {
     if (fetch_) fetch_.wait();
@@ -46,11 +50,8 @@ void StoredStorage::go_on() {
 
 bool StoredStorage::begin_fetch() {
   if (target_) return false;
-  if (leaving_) {  // it has not even left for the store
-    copy_out_->wait();
-    go_on();
-  }
-  c10::Storage at_hand;
+  if (copy_out_) copy_out_->wait();  // it has not even left for the store
+  c10::Storage at_hand = leaving_;
   const auto payload = payload_.lock();
   if (payload && block_.payload()) at_hand = *payload;
   if (device_.is_cpu() && at_hand) {
@@ -94,10 +95,10 @@ void StoredStorage::cancel_fetch() {
 
 bool StoredStorage::release() {
   cancel_fetch();
-  if (leaving_ && !has_pinned_memory()) copy_out_->wait();
+  bool sent = !leaving_ || copy_out_;
+  if (copy_out_ && !has_pinned_memory()) copy_out_->wait();
   copy_out_.reset();
   leaving_ = c10::Storage();
-  bool sent = true;
   if (block_ && block_.done()) {
     try {
       block_.wait();

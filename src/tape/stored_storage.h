@@ -25,7 +25,7 @@ class StoredStorage {
   int64_t bytes() const { return bytes_; }
 
   /// Whether it is still on its way from a device to the host.
-  bool is_leaving() const { return static_cast<bool>(leaving_); }
+  bool is_leaving() const { return copy_out_.has_value(); }
 
   /// What can go on without waiting goes on. To be called now and then.
   void go_on();
@@ -53,7 +53,7 @@ class StoredStorage {
   const c10::ScalarType dtype_;
   const c10::Device device_;
 
-  // Out: from the device into `leaving_`, and from there into the store.
+  // Out: from the device into `leaving_`, and from there into the store, if it takes it.
   c10::Storage leaving_;
   std::optional<SideCopy> copy_out_;
   std::weak_ptr<c10::Storage> payload_;  // as long as the store holds it

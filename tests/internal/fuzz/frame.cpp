@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include <reprise/store.h>
+
 #include "operators.h"
 
 namespace reprise::fuzz {
@@ -88,6 +90,8 @@ void Frame::run(const Instruction& instruction) {
   } catch (const Refused& error) {
     say(name + ": " + op.name + " has no " + error.what());
     ++refused;
+  } catch (const StoreError&) {
+    throw;  // an injected one, in a backward pass inside the operator
   } catch (const std::exception&) {
     say(name + ": " + op.name + " raised");
     ++refused;

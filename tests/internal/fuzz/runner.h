@@ -17,6 +17,8 @@ struct Finding {
   std::string trace;  // the program as text, as plain ran it
   int instructions = 0, refused = 0;
   int followed = 0;         // tapes that have followed a plan to the end
+  int64_t fetched = 0;      // values that a store without faults brought back
+  int64_t faults = 0;       // injected into another one
   bool complained = false;  // a replay said that what it reads was changed, where plain went on
 };
 
@@ -32,6 +34,7 @@ std::string explain(const Program& program);
 struct Tally {
   int64_t programs = 0, same = 0, both_raise = 0, skipped = 0, differ = 0;
   int64_t instructions = 0, refused = 0, complained = 0, followed = 0;
+  int64_t fetched = 0, faults = 0;
   void add(const Finding& finding);
   std::string str() const;
 };
