@@ -170,6 +170,7 @@ void Planner::offload(int64_t budget, std::span<const Candidate> known,
     search.restart(options_.seed);
     const auto search_from = [&](const Labels& labels) {
       leave_if_stopped(options_.stop);
+      if (best && best->outcome.time <= plain_.outcome.time) return;
       Labelled found = search.anneal(labels, budget);
       if (found.outcome.peak > budget) return;
       found = search.climb(found, budget);
