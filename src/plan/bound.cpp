@@ -37,8 +37,9 @@ constexpr double kResolution = 0x1.0p40;
 // Cases that are told apart, times operators: keeps the time of long traces in bounds.
 constexpr int kRefinement = 40000;
 
-// Weights of the wait for the store that are tried, before the best is made finer.
-constexpr double kSendWeights[] = {0.5, 0.125, 0.03};
+// Weights of the wait for the store that are tried, before the best is made finer: parts of the
+// weight at which to send everything costs as much as to make it again.
+constexpr double kSendWeights[] = {2, 0.5, 0.125};
 constexpr double kFinerWeights[] = {2, 1.4, 1.2, 1.1};
 
 /// In which a value is there.
@@ -285,11 +286,19 @@ double EventBound::refine(int most, double enough) {
   return open.top().relaxation.time;
 }
 
+double even_weight(const Problem& problem) {
+  double again = 0, sending = 0;
+  for (Index i = 0; i < problem.operators; ++i) again += problem.time[i];
+  for (double us : problem.send_us) sending += us;
+  return sending > 0 ? again / sending : 1;
+}
+
 // A coarse look at all events, then finer around the best.
 void look_for_bound(const Problem& problem, int64_t budget, double enough,
                     const std::stop_token& stop, double& best) {
   Index best_event = kNone;
   double best_weight = 0;
+  const double even = even_weight(problem);
   const auto look = [&](Index event, double weight) {
     const double extra = EventBound(problem, event, budget, weight, stop).relax({}).time;
     if (extra <= best) return false;
@@ -304,7 +313,7 @@ void look_for_bound(const Problem& problem, int64_t budget, double enough,
       look(event, 0);
       return;
     }
-    for (double weight : kSendWeights) look(event, weight);
+    for (double weight : kSendWeights) look(event, std::min(1.0, weight * even));
   };
   Index stride = std::max<Index>(1, problem.events / 24);
   for (Index j = 0; j < problem.events; j += stride) look_at(j);

@@ -259,7 +259,7 @@ Steps steps_of(const Problem& problem, const std::vector<PlanStep>& steps) {
     transfers.settle(step, out);
     const bool replays =
         step.kind == Kind::replay || step.kind == Kind::decode || step.kind == Kind::fetch;
-    if (replays && next_operator < problem.operators) fail(p, "a replay in the forward pass");
+    if (replays && next_operator < problem.operators) fail(p, step.kind == Kind::fetch ? "a fetch in the forward pass" : "a replay in the forward pass");
     if (step.kind == Kind::encode && next_event > 0) fail(p, "an encoding in the backward pass");
     if (step.kind == Kind::send && next_event > 0) fail(p, "a send in the backward pass");
     replays_wait = replays;
