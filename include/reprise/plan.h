@@ -174,6 +174,7 @@ struct Evaluation {
   int64_t peak_bytes = 0;
   std::size_t peak_step = 0;        ///< the first step at which the peak stands
   std::vector<int64_t> live_bytes;  ///< during each step, scratch and gradients included
+  std::vector<double> begins_us;    ///< when each step begins to run, having waited for the store
 };
 
 /// One linear pass. Values go at their last use before they are made again, whatever the steps say;

@@ -280,7 +280,8 @@ Evaluation evaluate(const StepTrace& trace, const std::vector<PlanStep>& steps) 
   planner::Outcome outcome;
   Evaluation evaluation;
   std::vector<int64_t> curve;
-  if (!planner::Simulator(problem).run(inner, outcome, &curve)) {
+  planner::Simulator simulator(problem);
+  if (!simulator.run(inner, outcome, &curve)) {
     throw UsageError("not a schedule for this step: it reads a value that is not live",
                      "plan again for this model and batch");
   }
@@ -289,11 +290,12 @@ Evaluation evaluate(const StepTrace& trace, const std::vector<PlanStep>& steps) 
   const std::vector<planner::Index> places = planner::places_of(problem, inner);
   evaluation.peak_step =
       inner.empty() ? 0 : static_cast<std::size_t>(places[outcome.peak_step]);
-  // A settling has no bytes of its own.
-  evaluation.live_bytes.assign(steps.size(), 0);
+  const std::vector<double> begins = simulator.begins(inner);
   for (std::size_t p = 0; p < curve.size(); ++p) {
-    int64_t& bytes = evaluation.live_bytes[places[p]];
-    bytes = std::max(bytes, curve[p]);
+    // A settling has no bytes of its own, and takes no time.
+    if (static_cast<std::size_t>(places[p]) < evaluation.live_bytes.size()) continue;
+    evaluation.live_bytes.push_back(curve[p]);
+    evaluation.begins_us.push_back(begins[p]);
   }
   return evaluation;
 }

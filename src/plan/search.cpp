@@ -18,7 +18,7 @@ namespace {
 constexpr double kMostWork = 3e7;
 
 // What it takes longer to judge a schedule that sends: its transfers are placed first.
-constexpr double kPlacing = 3;
+constexpr double kPlacing = 4;
 
 // Temperatures at the beginning and the end, in times of a forward operator.
 constexpr double kHot = 1.0;

@@ -15,7 +15,7 @@ void Simulator::end_life(Index v, std::vector<Life>* lives) {
   }
 }
 
-double Simulator::time_with_waits(std::span<const Step> steps) {
+double Simulator::time_with_waits(std::span<const Step> steps, std::vector<double>* begins) {
   std::sort(moved_.begin(), moved_.end(),
             [](const Life& a, const Life& b) { return a.last < b.last; });
   written_.assign(static_cast<std::size_t>(problem_.values), 0);
@@ -24,18 +24,21 @@ double Simulator::time_with_waits(std::span<const Step> steps) {
   auto ends = moved_.begin();
   for (Index p = 0; p < static_cast<Index>(steps.size()); ++p) {
     const Step& step = steps[p];
-    if (step.is_event()) {
-      for (Index v : problem_.needs[step.event()]) time = std::max(time, read_[v]);
-      time += problem_.event_time[step.event()];
+    const bool waits = step.is_event() || problem_.role[step.op] <= Role::decode;
+    if (waits) {
+      const std::span<const Index> read =
+          step.is_event() ? problem_.needs[step.event()] : problem_.reads[step.op];
+      for (Index v : read) time = std::max(time, read_[v]);
+    }
+    if (begins != nullptr) (*begins)[p] = time;
+    if (waits) {
+      time += step.is_event() ? problem_.event_time[step.event()] : problem_.time[step.op];
     } else if (problem_.role[step.op] == Role::send) {
       const Index v = problem_.reads[step.op].front();
       queue = written_[v] = std::max(time, queue) + problem_.send_us[v];
     } else if (problem_.role[step.op] == Role::fetch) {
       const Index v = problem_.makes[step.op].front();
       queue = read_[v] = std::max(time, queue) + problem_.fetch_us[v];
-    } else if (problem_.role[step.op] != Role::settle) {
-      for (Index v : problem_.reads[step.op]) time = std::max(time, read_[v]);
-      time += problem_.time[step.op];
     }
     for (; ends != moved_.end() && ends->last == p; ++ends) {
       time = std::max({time, written_[ends->value], read_[ends->value]});

@@ -46,9 +46,16 @@ class Simulator {
   bool run(std::span<const Step> steps, Outcome& outcome, std::vector<int64_t>* curve = nullptr,
            std::vector<Life>* lives = nullptr);
 
+  /// When each step of the schedule that was run last begins to run.
+  std::vector<double> begins(std::span<const Step> steps) {
+    std::vector<double> begins(steps.size());
+    time_with_waits(steps, &begins);
+    return begins;
+  }
+
  private:
   void end_life(Index value, std::vector<Life>* lives);
-  double time_with_waits(std::span<const Step> steps);
+  double time_with_waits(std::span<const Step> steps, std::vector<double>* begins = nullptr);
 
   const Problem& problem_;
   std::vector<int64_t> change_;  // of live bytes, by step
