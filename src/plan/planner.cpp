@@ -154,12 +154,12 @@ bool Planner::may_gain(const std::optional<Candidate>& best) const {
   return false;
 }
 
-// Takes the best further with the store. What is found without a send is left: it would be another
-// answer to the question that has been answered without the store.
+// Takes the best further with the store. Where there is one, what is found without a send is left:
+// it would be another answer to the question that has been answered without the store.
 void Planner::offload(int64_t budget, std::span<const Candidate> known,
                       std::optional<Candidate>& best) {
-  const auto take = [&](Candidate candidate) {
-    if (sends(candidate)) take_better(best, std::move(candidate), budget);
+  const auto take = [&, all = !best](Candidate candidate) {
+    if (all || sends(candidate)) take_better(best, std::move(candidate), budget);
   };
   if (!may_gain(best) || least_peak(*stored_) > budget) return;
   for (const Candidate& candidate : known) take(candidate);
