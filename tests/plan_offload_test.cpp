@@ -387,6 +387,29 @@ TEST(PlanOffload, AUniformChain) {
   }
 }
 
+// Six like blocks of which two bytes each can be sent, in the time of a forward run: what the
+// textbook's double buffer takes at these budgets, and less where more can be on its way.
+TEST(PlanOffload, NoWorseThanADoubleBuffer) {
+  StepTrace trace;
+  for (int32_t i = 0; i < 6; ++i) {
+    trace.operators.push_back({"block", 1, 0, {}, {2 * i, 2 * i + 1}, true});
+    if (i > 0) trace.operators.back().reads = {2 * i - 2};
+    trace.values.push_back({1, -1, -1, std::nullopt});
+    trace.values.push_back({2, -1, -1, std::nullopt});
+  }
+  for (int32_t i = 6; i-- > 0;) {
+    trace.events.push_back({"block_backward", 2, 0, 2, 1, i, {2 * i, 2 * i + 1}, {}});
+    if (i > 0) trace.events.back().unpacks.push_back(2 * i - 2);
+  }
+  trace.store = {2, 2, 0, 2};
+  for (const auto& [budget, most] : {std::pair{6, 33}, {7, 26}, {8, 24}, {9, 22}, {10, 20},
+                                     {11, 19}, {12, 18}}) {
+    const Plan made = plan(trace, budget);
+    expect_true(trace, made, budget);
+    EXPECT_LE(made.microseconds, most) << budget;
+  }
+}
+
 // Measured steps, with a store that takes so many forward passes for all of the values. The plans
 // stay close to the bound; where a store could be no use, it costs nothing.
 TEST(PlanOffload, MeasuredSteps) {
