@@ -22,22 +22,13 @@ namespace {
 
 using ::testing::HasSubstr;
 using tests::Heap;
+using tests::kAmple;
 using tests::measured_trace;
+using tests::part_of;
+using tests::quick;
 using tests::random_store;
 using tests::random_trace;
 using Kind = PlanStep::Kind;
-
-constexpr int64_t kAmple = int64_t{1} << 50;
-
-PlanOptions quick() {
-  PlanOptions options;
-  options.evaluations = 150;
-  return options;
-}
-
-int64_t part_of(int64_t bytes, double part) {
-  return static_cast<int64_t>(static_cast<double>(bytes) * part);
-}
 
 StepTrace without_store(StepTrace trace) {
   trace.store.reset();
@@ -254,15 +245,21 @@ void check_random(const StepTrace& trace, std::mt19937& random, int& sent, int& 
   EXPECT_THROW(check_plan(trace, edited), UsageError);
 }
 
-TEST(PlanOffload, RandomChains) {
-  std::mt19937 random(21);
-  int sent = 0, faster = 0;
-  for (int trial = 0; trial < 2000; ++trial) {
-    StepTrace trace = random_trace(random, {true, trial % 3 != 0, trial % 2 == 0, 12});
+void check_many(std::mt19937& random, int trials, tests::TraceKind kind, int& sent, int& faster) {
+  for (int trial = 0; trial < trials; ++trial) {
+    kind.smaller_forms = trial % 3 != 0;
+    kind.holds = trial % 2 == 0;
+    StepTrace trace = random_trace(random, kind);
     trace.store = random_store(random);
     check_random(trace, random, sent, faster);
     if (::testing::Test::HasFailure()) FAIL() << "trial " << trial;
   }
+}
+
+TEST(PlanOffload, RandomChains) {
+  std::mt19937 random(21);
+  int sent = 0, faster = 0;
+  check_many(random, 2000, {.chain = true, .operators = 12}, sent, faster);
   EXPECT_GT(sent, 500);
   EXPECT_GT(faster, 300);
 }
@@ -270,12 +267,7 @@ TEST(PlanOffload, RandomChains) {
 TEST(PlanOffload, RandomGraphs) {
   std::mt19937 random(22);
   int sent = 0, faster = 0;
-  for (int trial = 0; trial < 500; ++trial) {
-    StepTrace trace = random_trace(random, {false, trial % 3 != 0, trial % 2 == 0, 20});
-    trace.store = random_store(random);
-    check_random(trace, random, sent, faster);
-    if (::testing::Test::HasFailure()) FAIL() << "trial " << trial;
-  }
+  check_many(random, 500, {.chain = false, .operators = 20}, sent, faster);
   EXPECT_GT(sent, 100);
   EXPECT_GT(faster, 60);
 }
@@ -376,8 +368,8 @@ TEST(PlanOffload, AUniformChain) {
   const int64_t budget = part_of(plan(trace, kAmple).peak_bytes, 0.3);
   EXPECT_NEAR(extra_percent(plan(trace, budget)), 24.5, 0.1);
   double before = 0;
-  for (const auto& [ratio, most] : {std::pair{0.5, 0.0}, {1.0, 0.0}, {2.0, 18.8}, {4.0, 22.4},
-                                    {8.0, 24.6}, {16.0, 24.6}}) {
+  for (const auto& [ratio, most] :
+       {std::pair{0.5, 0.0}, {1.0, 0.0}, {2.0, 18.8}, {4.0, 22.4}, {8.0, 24.6}, {16.0, 24.6}}) {
     trace.store = {60 / 100.0 / ratio, 60 / 100.0 / ratio, 0, 0};
     const Plan made = plan(trace, budget);
     expect_true(trace, made, budget);
@@ -402,8 +394,8 @@ TEST(PlanOffload, NoWorseThanADoubleBuffer) {
     if (i > 0) trace.events.back().unpacks.push_back(2 * i - 2);
   }
   trace.store = {2, 2, 0, 2};
-  for (const auto& [budget, most] : {std::pair{6, 33}, {7, 26}, {8, 24}, {9, 22}, {10, 20},
-                                     {11, 19}, {12, 18}}) {
+  for (const auto& [budget, most] :
+       {std::pair{6, 33}, {7, 26}, {8, 24}, {9, 22}, {10, 20}, {11, 19}, {12, 18}}) {
     const Plan made = plan(trace, budget);
     expect_true(trace, made, budget);
     EXPECT_LE(made.microseconds, most) << budget;

@@ -27,6 +27,20 @@ struct TraceKind {
   int operators = 12;         // at most
 };
 
+/// A budget that every step fits.
+inline constexpr int64_t kAmple = int64_t{1} << 50;
+
+/// Enough tries for small steps.
+inline PlanOptions quick() {
+  PlanOptions options;
+  options.evaluations = 150;
+  return options;
+}
+
+inline int64_t part_of(int64_t bytes, double part) {
+  return static_cast<int64_t>(static_cast<double>(bytes) * part);
+}
+
 /// A store of a random speed: some send much of a random step behind it, some hardly a value.
 TracedStore random_store(std::mt19937& random);
 
@@ -84,7 +98,7 @@ class Heap {
   std::map<int32_t, Value> values_, smaller_;
   std::map<int32_t, Copy> copies_;
   std::map<int32_t, double> arrives_;  // values that were fetched, and live
-  std::vector<uint64_t> first_;  // contents by value, as first made
+  std::vector<uint64_t> first_;        // contents by value, as first made
 };
 
 }  // namespace reprise::tests

@@ -122,7 +122,7 @@ struct PlanStep {
     decode,    ///< value `index` is made of its smaller form
     backward,  ///< event `index`
     send,      ///< value `index` begins to be written to the store
-    fetch,     ///< value `index` begins to be read from the store, into memory that counts from here
+    fetch,  ///< value `index` begins to be read from the store, into memory that counts from here
   };
   Kind kind = Kind::forward;
   int32_t index = 0;

@@ -48,8 +48,8 @@ BlockChain make_blocks(const Problem& problem, const std::vector<Index>& cuts, i
                        const std::stop_token& stop);
 
 /// With a store: every option once more for each part of what can be written while the next block
-/// runs forward, and read while it runs backward. Those bytes are counted as gone at once; plans are
-/// judged with what they truly take.
+/// runs forward, and read while it runs backward. Those bytes are counted as gone at once; plans
+/// are judged with what they truly take.
 void add_sends(const Problem& problem, BlockChain& chain);
 
 /// The schedule that a plan for the chain means, dead replays deleted.

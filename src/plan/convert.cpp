@@ -48,7 +48,8 @@ PlanStep plan_step(const Problem& problem, const Step& step, bool first) {
   switch (problem.role[step.op]) {
     case Role::encode:
     case Role::send:
-      out.kind = problem.role[step.op] == Role::send ? PlanStep::Kind::send : PlanStep::Kind::encode;
+      out.kind =
+          problem.role[step.op] == Role::send ? PlanStep::Kind::send : PlanStep::Kind::encode;
       out.index = problem.reads[step.op].front();
       break;
     case Role::decode:
@@ -90,7 +91,8 @@ class Transfers {
 
   void send(std::size_t p, Index v) {
     if (!problem_.has_store) fail(p, named("value", v) + " is sent, and there is no store");
-    if (problem_.held[v]) fail(p, named("value", v) + " is held by the program, and cannot be sent");
+    if (problem_.held[v])
+      fail(p, named("value", v) + " is held by the program, and cannot be sent");
     if (sent_[v]) fail(p, named("value", v) + " is sent twice");
     sent_[v] = 1;
   }
@@ -114,7 +116,6 @@ class Transfers {
   const Problem& problem_;
   std::vector<char> sent_, gone_;
 };
-
 
 }  // namespace
 
@@ -259,7 +260,9 @@ Steps steps_of(const Problem& problem, const std::vector<PlanStep>& steps) {
     transfers.settle(step, out);
     const bool replays =
         step.kind == Kind::replay || step.kind == Kind::decode || step.kind == Kind::fetch;
-    if (replays && next_operator < problem.operators) fail(p, step.kind == Kind::fetch ? "a fetch in the forward pass" : "a replay in the forward pass");
+    if (replays && next_operator < problem.operators)
+      fail(p, step.kind == Kind::fetch ? "a fetch in the forward pass"
+                                       : "a replay in the forward pass");
     if (step.kind == Kind::encode && next_event > 0) fail(p, "an encoding in the backward pass");
     if (step.kind == Kind::send && next_event > 0) fail(p, "a send in the backward pass");
     replays_wait = replays;
@@ -288,8 +291,7 @@ Evaluation evaluate(const StepTrace& trace, const std::vector<PlanStep>& steps) 
   evaluation.microseconds = outcome.time;
   evaluation.peak_bytes = outcome.peak;
   const std::vector<planner::Index> places = planner::places_of(problem, inner);
-  evaluation.peak_step =
-      inner.empty() ? 0 : static_cast<std::size_t>(places[outcome.peak_step]);
+  evaluation.peak_step = inner.empty() ? 0 : static_cast<std::size_t>(places[outcome.peak_step]);
   const std::vector<double> begins = simulator.begins(inner);
   for (std::size_t p = 0; p < curve.size(); ++p) {
     // A settling has no bytes of its own, and takes no time.

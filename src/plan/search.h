@@ -32,8 +32,8 @@ class Search {
   /// The nearest labels to a schedule.
   Labels labels_of(const Steps& steps) const;
 
-  /// Drops or sends, from keep_all(), what costs least time for each byte above the budget that it takes
-  /// away, until the budget is kept or nothing helps.
+  /// Drops or sends, from keep_all(), what costs least time for each byte above the budget that it
+  /// takes away, until the budget is kept or nothing helps.
   Labels greedy(int64_t budget);
 
   /// The fastest found that keeps the budget; if there is none, the lowest peak found.

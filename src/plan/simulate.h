@@ -6,9 +6,9 @@
 
 #include "plan/problem.h"
 
-// The judge: what a schedule takes, to the byte, in one linear pass; where values are sent, a second
-// pass has the time, with what it waits for the store. Everything that the planner finds is judged
-// here.
+// The judge: what a schedule takes, to the byte, in one linear pass; where values are sent, a
+// second pass has the time, with what it waits for the store. Everything that the planner finds is
+// judged here.
 
 namespace reprise::planner {
 
@@ -61,8 +61,8 @@ class Simulator {
   std::vector<int64_t> change_;  // of live bytes, by step
   std::vector<int64_t> beside_;  // bytes of the step itself
   std::vector<Index> first_, last_;
-  std::vector<char> moves_;            // its life ends when the store is done with it
-  std::vector<Life> moved_;            // lives of such values
+  std::vector<char> moves_;             // its life ends when the store is done with it
+  std::vector<Life> moved_;             // lives of such values
   std::vector<double> written_, read_;  // when the store is done, by value
 };
 

@@ -67,7 +67,8 @@ void Placer::settle(int64_t budget, const Steps& steps) {
     time = std::max(time, first.done);
     held -= problem_.bytes[first.value];
     gone_[first.value] = behind;
-    if (behind > first.last) settled_.push_back({behind + 1, {problem_.settler[first.value], kAll}});
+    if (behind > first.last)
+      settled_.push_back({behind + 1, {problem_.settler[first.value], kAll}});
   };
   auto next = sent_.begin();
   for (Index p = 0; p < static_cast<Index>(steps.size()); ++p) {

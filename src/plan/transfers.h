@@ -54,7 +54,7 @@ class Placer {
   std::vector<Sent> sent_, pending_;
   std::vector<Fetch> fetches_;
   std::vector<Insertion> settled_, fetched_;
-  std::vector<char> moved_;  // fetches, by step
+  std::vector<char> moved_;               // fetches, by step
   std::vector<Index> last_, first_last_;  // steps at which lives end, by value
   std::vector<Index> before_;             // the same of the life before, by step that begins one
   std::vector<double> written_;           // by value
