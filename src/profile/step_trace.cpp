@@ -316,6 +316,11 @@ class Tracer {
   std::vector<int64_t> live_;      // bytes of values in the plain step, by position
 };
 
+[[noreturn]] void refuse_transfers() {
+  throw UsageError("the plan sends values to a store, and this step has none",
+                   "plan again from a trace without a store");
+}
+
 }  // namespace
 
 std::optional<MappedTrace> trace_of(const StepRecord& record) { return Tracer(record).run(); }
@@ -338,6 +343,8 @@ std::shared_ptr<const Schedule> schedule_of(const Plan& plan, const MappedTrace&
       case reprise::Decision::recompute:
         schedule->fates[id] = Schedule::Fate::drop;
         break;
+      case reprise::Decision::offload:
+        refuse_transfers();
     }
   }
   const auto ids = [&](const std::vector<int32_t>& values) {
@@ -351,6 +358,9 @@ std::shared_ptr<const Schedule> schedule_of(const Plan& plan, const MappedTrace&
       case PlanStep::Kind::forward:
       case PlanStep::Kind::encode:
         break;
+      case PlanStep::Kind::send:
+      case PlanStep::Kind::fetch:
+        refuse_transfers();
       case PlanStep::Kind::replay:
         moves.push_back({mapped.operators[step.index], ids(step.leaves), ids(step.frees),
                          ids(step.frees_encoded)});
