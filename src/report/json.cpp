@@ -142,12 +142,12 @@ Json json_of(const StrategyRow& row) {
       {"recomputed_ops", row.recomputed_ops},
       {"recomputed_ms", row.recomputed_ms},
       {"offloaded_bytes", row.offloaded_bytes},
-      {"offload", json_of(row.offload)},
       {"rng_preserved", row.rng_preserved},
       {"budget_bytes", or_null(row.budget_bytes)},
       {"predicted_peak_bytes", or_null(row.predicted_peak_bytes)},
       {"predicted_step_ms", or_null(row.predicted_step_ms)},
       {"budget", json_of(row.budget)},
+      {"offload", json_of(row.offload)},
       {"regions", array_of(row.regions)},
       {"training", json_of(row.training)},
   };
