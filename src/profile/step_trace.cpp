@@ -316,11 +316,6 @@ class Tracer {
   std::vector<int64_t> live_;      // bytes of values in the plain step, by position
 };
 
-[[noreturn]] void refuse_transfers() {
-  throw UsageError("the plan sends values to a store, and this step has none",
-                   "plan again from a trace without a store");
-}
-
 }  // namespace
 
 std::optional<MappedTrace> trace_of(const StepRecord& record) { return Tracer(record).run(); }
@@ -344,7 +339,8 @@ std::shared_ptr<const Schedule> schedule_of(const Plan& plan, const MappedTrace&
         schedule->fates[id] = Schedule::Fate::drop;
         break;
       case reprise::Decision::offload:
-        refuse_transfers();
+        schedule->fates[id] = Schedule::Fate::send;
+        break;
     }
   }
   const auto ids = [&](const std::vector<int32_t>& values) {
@@ -358,14 +354,14 @@ std::shared_ptr<const Schedule> schedule_of(const Plan& plan, const MappedTrace&
       case PlanStep::Kind::forward:
       case PlanStep::Kind::encode:
         break;
-      case PlanStep::Kind::send:
-      case PlanStep::Kind::fetch:
-        refuse_transfers();
+      case PlanStep::Kind::send:  // it begins when the program lets go, and memory waits for it
+        break;
       case PlanStep::Kind::replay:
         moves.push_back({mapped.operators[step.index], ids(step.leaves), ids(step.frees),
                          ids(step.frees_encoded)});
         break;
       case PlanStep::Kind::decode:
+      case PlanStep::Kind::fetch:
         moves.push_back({{}, ids({step.index}), ids(step.frees), ids(step.frees_encoded)});
         break;
       case PlanStep::Kind::backward:

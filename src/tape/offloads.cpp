@@ -160,17 +160,21 @@ void Offloads::look_ahead() {
     if (sent.asked || !sent.storage || sent.storage->is_fetching()) continue;
     const int64_t ahead = ahead_ + sent.storage->bytes();
     if (ahead_ > 0 && ahead > destination_.options.fetch_ahead()) break;
-    try {
-      begin_fetch(order_[next_]);
-    } catch (const std::exception&) {
-      break;  // no memory now, or no store any more: whoever asks will see
-    }
+    fetch_ahead(order_[next_]);
   }
   for (const Slot slot : fetching_) {
     try {
       at(slot).storage->go_on();  // to the device, what has come as far as the host
     } catch (const StoreError&) {  // the same
     }
+  }
+}
+
+void Offloads::fetch_ahead(Slot slot) {
+  if (!at(slot).storage) return;
+  try {
+    begin_fetch(slot);
+  } catch (const std::exception&) {  // no memory now, or no store any more
   }
 }
 
@@ -190,7 +194,7 @@ void Offloads::begin_pass() {
 
 // What was fetched for nobody (a partial gradient) must not outlive the pass.
 void Offloads::end_pass() {
-  if (!asked_.empty() && asked_.size() == sent_.size()) order_of_steps_->learn(asked_);
+  if (order_of_steps_ && !asked_.empty() && asked_.size() == sent_.size()) order_of_steps_->learn(asked_);
   asked_.clear();
   for (const Slot slot : fetching_) at(slot).storage->cancel_fetch();
   fetching_.clear();

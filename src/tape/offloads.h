@@ -42,6 +42,7 @@ class Offloads {
   using Slot = int32_t;
   static constexpr Slot kNoSlot = -1;
 
+  /// `order` may be null: then nothing is fetched ahead but by fetch_ahead().
   Offloads(Destination destination, std::shared_ptr<FetchOrder> order);
 
   // The forward pass.
@@ -73,8 +74,10 @@ class Offloads {
 
   /// Waits for the contents. Null if they are lost and are to be made again: see check().
   c10::Storage fetch(Slot slot);
-  /// Begins to fetch what will be asked for next.
+  /// Begins to fetch what will be asked for next, as it was learnt.
   void look_ahead();
+  /// Begins to fetch this one. What goes wrong, whoever asks will see.
+  void fetch_ahead(Slot slot);
   /// Throws the StoreError of a lost slot unless these are its contents.
   void check(Slot slot, const c10::Storage& contents);
   void begin_pass();

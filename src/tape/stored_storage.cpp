@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "tape/in_flight.h"
 #include "torch/geometry.h"
 
 namespace reprise::detail {
@@ -22,7 +23,7 @@ StoredStorage::StoredStorage(const Store& store, c10::Storage contents, c10::Sca
 }
 
 void StoredStorage::send(c10::Storage host) {
-  const auto holder = std::make_shared<c10::Storage>(std::move(host));
+  const auto holder = in_flight(std::move(host));
   payload_ = holder;
   Payload payload;
   payload.data = std::shared_ptr<const void>(holder, holder->data());
