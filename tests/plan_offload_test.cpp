@@ -126,6 +126,8 @@ TEST(PlanOffload, AFreedValueWaitsUntilItIsWritten) {
     EXPECT_EQ(b.live_bytes, (std::vector<int64_t>{100, 100, 110, 170, 110, 120}));
     EXPECT_EQ(a.microseconds, std::max(55.0, 5 + transfer) + 1 + transfer + 9);
     EXPECT_EQ(b.microseconds, std::max(56.0, 5 + transfer) + transfer + 9);
+    const double freed = std::max(55.0, 5 + transfer);
+    EXPECT_EQ(a.begins_us, (std::vector<double>{0, 5, 5, freed, freed + 1, freed + 1 + transfer}));
   }
   EXPECT_THROW(evaluate(without_store(trace), early), UsageError);
 }
