@@ -99,7 +99,7 @@ void Tape::encode(ValueId id, const at::Tensor& tensor, Decision& decision) {
 at::Tensor Tape::unpack(const at::Tensor& kept, const std::optional<std::size_t>& ticket) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (!ticket) {
-    if (offloads_ && sealed_) look_ahead_in_store();
+    if (offloads_ && !yielding_ && sealed_) look_ahead_in_store();
     return kept;
   }
   const at::Tensor replayed = bring_back(*ticket);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tape/in_flight.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -10,13 +11,14 @@ namespace reprise::detail {
 namespace {
 
 // A send that failed keeps its bytes, and looks like one that takes for ever.
-constexpr std::chrono::seconds kLong(2);
+constexpr std::chrono::milliseconds kLong(500);
 
 struct Flights {
   std::mutex mutex;
   std::condition_variable arrived;
   int64_t bytes = 0;
   int64_t arrivals = 0;
+  int64_t stuck = 0;  // bytes that did not arrive for long
 };
 
 Flights& flights() {
@@ -39,6 +41,7 @@ std::shared_ptr<c10::Storage> in_flight(c10::Storage storage) {
             if (!counts) return;
             const std::lock_guard<std::mutex> lock(flights().mutex);
             flights().bytes -= bytes;
+            flights().stuck = std::min(flights().stuck, flights().bytes);
             ++flights().arrivals;
             flights().arrived.notify_all();
           }};
@@ -46,15 +49,17 @@ std::shared_ptr<c10::Storage> in_flight(c10::Storage storage) {
 
 int64_t bytes_in_flight() {
   const std::lock_guard<std::mutex> lock(flights().mutex);
-  return flights().bytes;
+  return flights().bytes - flights().stuck;
 }
 
 bool wait_for_arrival() {
   Flights& all = flights();
   std::unique_lock<std::mutex> lock(all.mutex);
-  if (all.bytes == 0) return false;
+  if (all.bytes == all.stuck) return false;
   const int64_t before = all.arrivals;
-  return all.arrived.wait_for(lock, kLong, [&] { return all.arrivals != before; });
+  if (all.arrived.wait_for(lock, kLong, [&] { return all.arrivals != before; })) return true;
+  all.stuck = all.bytes;
+  return false;
 }
 
 }  // namespace reprise::detail

@@ -185,6 +185,7 @@ void Offloads::check(Slot slot, const c10::Storage& contents) {
 
 void Offloads::begin_pass() {
   end_pass();
+  if (!order_of_steps_) return;
   order_ = order_of_steps_->of(sent_.size());
   place_in_it_.assign(sent_.size(), 0);
   for (std::size_t i = 0; i < order_.size(); ++i) {

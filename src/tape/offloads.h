@@ -74,6 +74,8 @@ class Offloads {
 
   /// Waits for the contents. Null if they are lost and are to be made again: see check().
   c10::Storage fetch(Slot slot);
+  /// The store did not bring it back.
+  bool is_lost(Slot slot) const { return sent_[static_cast<std::size_t>(slot)].lost != nullptr; }
   /// Begins to fetch what will be asked for next, as it was learnt.
   void look_ahead();
   /// Begins to fetch this one. What goes wrong, whoever asks will see.

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reprise/budget.h>
+
+#include "tests/budget_models.h"
+#include "tests/faulty_store.h"
+#include "tests/support.h"
+#include "tests/temp_folder.h"
+#include "tests/warnings.h"
+
+// Budgets with a store: their plans send values away where that is less work than a replay.
+
+namespace reprise::testing {
+namespace {
+
+using tests::faulty_store;
+using tests::FaultyStoreRates;
+
+/// A store in memory: as fast as can be, so that plans use it.
+Store fast_store() {
+  HostOptions options;
+  options.allocate = [](int64_t bytes) {
+    return std::shared_ptr<void>(std::aligned_alloc(64, static_cast<std::size_t>(bytes)),
+                                 &std::free);
+  };
+  return HostStore(int64_t{512} << 20, options);
+}
+
+class BudgetWithAStore : public ::testing::Test {
+ protected:
+  BudgetWithAStore() {
+    torch::manual_seed(1);
+    model = attention();
+    plain_peak = plain_peak_of(model);
+    plain = step_of(model, nullptr);
+  }
+
+  /// Steps until a plan that sends is followed; each within the budget and equal to plain. False
+  /// if none ever was.
+  bool train(Budget& budget, int64_t bytes, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      int64_t peak = 0;
+      EXPECT_TRUE(same_bits(step_of(model, &budget, &peak), plain)) << i;
+      EXPECT_LE(peak, bytes) << i;
+      budget.finish_planning();
+    }
+    return budget.summary().offloaded_bytes > 0;
+  }
+
+  BudgetModel model;
+  int64_t plain_peak = 0;
+  std::vector<Tensor> plain;
+};
+
+TEST_F(BudgetWithAStore, FollowsPlansThatSend) {
+  int sending = 0;
+  for (const double share : {0.8, 0.6, 0.5, 0.4}) {
+    SCOPED_TRACE(share);
+    const int64_t bytes = share_of(plain_peak, share);
+    const int64_t base = Meter().live();
+    {
+      auto budget = Budget::activations(bytes);
+      const Store store = fast_store();
+      budget.into(store);
+      sending += train(budget, bytes, 6);
+      const BudgetSummary summary = budget.summary();
+      EXPECT_GT(summary.planned_steps, 0) << summary;
+      EXPECT_EQ(store.stats().blocks_held, 0);
+      std::cout << summary;
+    }
+    EXPECT_EQ(Meter().live(), base);
+  }
+  EXPECT_GE(sending, 3);
+}
+
+TEST_F(BudgetWithAStore, NeverPredictsMoreTimeThanWithoutOne) {
+  const int64_t bytes = share_of(plain_peak, 0.5);
+  auto budget = Budget::activations(bytes);
+  budget.into(fast_store());
+  train(budget, bytes, 4);
+  const auto trace = budget.trace();
+  ASSERT_TRUE(trace.has_value());
+  ASSERT_TRUE(trace->store.has_value());
+  StepTrace without = *trace;
+  without.store.reset();
+  EXPECT_LE(plan(*trace, bytes).microseconds, plan(without, bytes).microseconds);
+}
+
+TEST_F(BudgetWithAStore, SurvivesAStoreThatFails) {
+  const Warnings warnings;
+  const int64_t bytes = share_of(plain_peak, 0.5);
+  int64_t injected = 0;
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    auto budget = Budget::activations(bytes);
+    const Store store = faulty_store(fast_store(), seed, FaultyStoreRates{20, 100});
+    budget.into(store);
+    train(budget, bytes, 5);
+    injected += store.stats().faults;
+  }
+  EXPECT_GT(injected, 10);
+}
+
+TEST_F(BudgetWithAStore, ToDisk) {
+  const tests::TempFolder folder;
+  const int64_t bytes = share_of(plain_peak, 0.5);
+  auto budget = Budget::activations(bytes);
+  budget.into(DiskStore(folder.path("")));
+  train(budget, bytes, 5);
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
+TEST_F(BudgetWithAStore, AStoreThatRoundsIsRefused) {
+  CompressedOptions options;
+  options.lossy_bfloat16 = true;
+  auto budget = Budget::activations(1 << 20);
+  EXPECT_NE(message_of<UsageError>([&] { budget.into(CompressedStore(fast_store(), options)); }),
+            "");
+}
+
+}  // namespace
+}  // namespace reprise::testing
