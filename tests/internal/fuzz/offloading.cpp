@@ -11,11 +11,11 @@ namespace {
 tests::FaultyStoreRates rates(bool faults) {
   if (!faults) return {};
   tests::FaultyStoreRates rates;
-  rates.sends = 50;
-  rates.fetches = 60;
-  rates.throwing_sends = 20;
-  rates.throwing_fetches = 40;
-  rates.full = 50;
+  rates.sends = 80;
+  rates.fetches = 100;
+  rates.throwing_sends = 40;
+  rates.throwing_fetches = 60;
+  rates.full = 60;
   return rates;
 }
 

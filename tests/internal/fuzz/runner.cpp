@@ -363,7 +363,7 @@ Finding check(const Program& program) {
   if (!offloads_well("offload", offload)) return finding;
   finding.fetched = offload->offloading.fetched();
   const auto faulty = std::make_shared<Offload>(mix(program.seed, 15), /*faults=*/true);
-  for (int run = 0; run < 3; ++run) {  // each meets with other faults
+  for (int run = 0; run < 2; ++run) {  // each meets with other faults
     if (!offloads_well("offload with faults", faulty)) return finding;
   }
   finding.faults = faulty->offloading.injected();
