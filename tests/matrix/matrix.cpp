@@ -58,8 +58,8 @@ Policy random_offload(uint64_t seed, const Store& store) {
   options.fraction(seed % 5 == 4 ? 0.5 : 1);
   options.fetch_ahead(seed % 4 == 0 ? 0 : seed % 4 == 1 ? 1000 : kNoLimit);
   options.on_failure(seed / 3 % 2 ? StoreFailure::recompute : StoreFailure::error);
-  return (rule(Action::offload, 0, 5) | rule(Action::encode, 5, 6) |
-          rule(Action::recompute, 6, 7) | rule(Action::keep, 7, 8))
+  return (rule(Action::offload, 0, 5) | rule(Action::encode, 5, 6) | rule(Action::recompute, 6, 7) |
+          rule(Action::keep, 7, 8))
       .into(store, options)
       .audit(false);
 }

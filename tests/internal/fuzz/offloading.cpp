@@ -24,8 +24,8 @@ tests::FaultyStoreRates rates(bool faults) {
 Offloading::Offloading(uint64_t seed, bool faults)
     : seed_(seed),
       copies_(std::make_shared<tests::CopyBackend>(mix(seed, 1), /*late=*/seed % 2 ? 300 : 0)),
-      store_(tests::faulty_store(Store(copies_), static_cast<unsigned>(mix(seed, 2)),
-                                 rates(faults))),
+      store_(
+          tests::faulty_store(Store(copies_), static_cast<unsigned>(mix(seed, 2)), rates(faults))),
       order_(std::make_shared<detail::FetchOrder>()) {}
 
 // The same for all tapes and runs of a program: what one learns of the order, the others use.

@@ -347,8 +347,7 @@ Finding check(const Program& program) {
   planned->plans.rewind();
   planned->short_of_room = true;
   if (differs("planned and short of room", planned, false)) return finding;
-  if (mix(program.seed, 10) % 4 == 0 &&
-      differs("audit", std::make_shared<DropAll>(), true)) {
+  if (mix(program.seed, 10) % 4 == 0 && differs("audit", std::make_shared<DropAll>(), true)) {
     return finding;
   }
   const auto offload = std::make_shared<Offload>(mix(program.seed, 14), /*faults=*/false);
