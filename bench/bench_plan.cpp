@@ -13,6 +13,7 @@
 //   first_plan   what a user waits for, at half of the plain peak
 //   chain_alone  the same without search and bound
 //   from_known   a short search from the plan for a shorter context
+//   with_store   first_plan, with a store that takes all values in four forward passes
 //   evaluation   one schedule
 
 namespace {
@@ -115,8 +116,8 @@ int64_t half_of_plain(const StepTrace& trace) {
   return reprise::plan(trace, int64_t{1} << 50).peak_bytes / 2;
 }
 
-void plan_with(benchmark::State& state, const reprise::PlanOptions& options) {
-  const StepTrace trace = gpt(static_cast<int>(state.range(0)));
+void plan_with(benchmark::State& state, const StepTrace& trace,
+               const reprise::PlanOptions& options) {
   const int64_t budget = half_of_plain(trace);
   reprise::Plan plan;
   for (auto _ : state) plan = reprise::plan(trace, budget, options);
@@ -124,13 +125,25 @@ void plan_with(benchmark::State& state, const reprise::PlanOptions& options) {
   state.counters["looseness_percent"] = 100 * plan.looseness();
 }
 
-void first_plan(benchmark::State& state) { plan_with(state, {}); }
+void first_plan(benchmark::State& state) {
+  plan_with(state, gpt(static_cast<int>(state.range(0))), {});
+}
+
+void with_store(benchmark::State& state) {
+  StepTrace trace = gpt(static_cast<int>(state.range(0)));
+  double bytes = 0, forward = 0;
+  for (const reprise::TracedValue& value : trace.values) bytes += static_cast<double>(value.bytes);
+  for (const reprise::TracedOperator& op : trace.operators) forward += op.microseconds;
+  const double rate = bytes / forward / 4;
+  trace.store = {rate, rate, 50, 0};
+  plan_with(state, trace, {});
+}
 
 void chain_alone(benchmark::State& state) {
   reprise::PlanOptions options;
   options.evaluations = 0;
   options.bound = false;
-  plan_with(state, options);
+  plan_with(state, gpt(static_cast<int>(state.range(0))), options);
 }
 
 void from_known(benchmark::State& state) {
@@ -160,6 +173,7 @@ void evaluation(benchmark::State& state) {
 }
 
 BENCHMARK(first_plan)->Arg(6)->Arg(12)->Arg(48)->Arg(200)->Unit(benchmark::kMillisecond);
+BENCHMARK(with_store)->Arg(6)->Arg(12)->Arg(48)->Unit(benchmark::kMillisecond);
 BENCHMARK(chain_alone)->Arg(12)->Arg(200)->Unit(benchmark::kMillisecond);
 BENCHMARK(from_known)->Arg(12)->Unit(benchmark::kMillisecond);
 BENCHMARK(evaluation)->Arg(12)->Arg(200)->Unit(benchmark::kMicrosecond);

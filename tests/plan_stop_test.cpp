@@ -139,5 +139,27 @@ TEST(PlanStop, IsObeyedSoonInLongSteps) {
   EXPECT_LT(longest, 0.3);  // 0.02 where nothing slows the program down
 }
 
+// Wherever it is by then: with the plans that send nothing, with those that do, or the bound.
+TEST(PlanStop, IsObeyedSoonWithAStore) {
+  StepTrace trace = measured_trace("gpt6");
+  trace.store = {500, 500, 50, 0};
+  const int64_t budget = plain_peak(trace) * 3 / 10;
+  PlanOptions options;
+  options.evaluations = 200;
+  const Plan known = plan(trace, budget, options);
+  double longest = 0;
+  for (double after : {0.1, 0.6, 1.2, 1.8, 2.4}) {
+    std::optional<Plan> made;
+    longest = std::max(longest, seconds_after_stop(after, [&](std::stop_token token) {
+                         PlanOptions stopped;
+                         stopped.stop = std::move(token);
+                         made = plan(trace, budget, stopped, std::vector{known});
+                       }));
+    check_plan(trace, *made);
+    EXPECT_LE(made->microseconds, known.microseconds);
+  }
+  EXPECT_LT(longest, 0.3);
+}
+
 }  // namespace
 }  // namespace reprise

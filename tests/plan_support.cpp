@@ -2,6 +2,7 @@
 #include "tests/plan_support.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <stdexcept>
 #include <zlib.h>
@@ -30,6 +31,15 @@ void require(bool holds, const std::string& what) {
 StepTrace measured_trace(const std::string& name) {
   return trace_from_json(
       read_gz(std::string(REPRISE_SOURCE_DIR) + "/tests/data/trace_" + name + ".json.gz"));
+}
+
+TracedStore random_store(std::mt19937& random) {
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  const double speed = std::ldexp(1.0, draw(-3, 5));
+  return {speed * draw(2, 5), speed * draw(2, 5), draw(0, 1) * 0.5 * draw(0, 9),
+          draw(0, 3) == 0 ? draw(1, 40) : 0};
 }
 
 StepTrace random_trace(std::mt19937& random, const TraceKind& kind) {
@@ -107,11 +117,44 @@ Heap::Block::~Block() {
   heap_->live_ -= bytes_;
 }
 
-const Heap::Value& Heap::read(int32_t v) const {
+const Heap::Value& Heap::read(int32_t v) {
   const auto found = values_.find(v);
   require(found != values_.end(), "something reads what is gone");
   require(found->second.contents == first_[v], "something reads what it should not be");
+  const auto arrives = arrives_.find(v);
+  if (arrives != arrives_.end()) time = std::max(time, arrives->second);
   return found->second;
+}
+
+void Heap::send(const StepTrace& trace, int32_t v) {
+  require(trace.store.has_value(), "sends, and there is no store");
+  require(copies_.count(v) == 0, "sent twice");
+  const TracedStore& store = *trace.store;
+  const auto bytes = static_cast<double>(trace.values[v].bytes);
+  queue_ = std::max(time, queue_) + (store.latency_us + bytes / store.send_bytes_per_us);
+  copies_[v] = {read(v).contents, queue_, false};
+}
+
+void Heap::fetch(const StepTrace& trace, int32_t v) {
+  require(copies_.count(v) == 1, "fetches what was not sent");
+  require(values_.count(v) == 0, "fetched beside itself");
+  const TracedStore& store = *trace.store;
+  const auto bytes = static_cast<double>(trace.values[v].bytes);
+  queue_ = std::max(time, queue_) + (store.latency_us + bytes / store.fetch_bytes_per_us);
+  values_.emplace(v, Value{Block(*this, trace.values[v].bytes), copies_.at(v).contents});
+  arrives_[v] = queue_;
+  copies_.at(v).is_used = true;
+}
+
+void Heap::free(int32_t v) {
+  require(values_.erase(v) == 1, "frees what is gone");
+  const auto arrives = arrives_.find(v);
+  if (arrives != arrives_.end()) {
+    time = std::max(time, arrives->second);
+    arrives_.erase(arrives);
+  } else if (copies_.count(v) > 0 && !copies_.at(v).is_used) {
+    time = std::max(time, copies_.at(v).done);
+  }
 }
 
 void Heap::run_operator(const StepTrace& trace, const PlanStep& step, int64_t gradients) {
@@ -176,12 +219,21 @@ void Heap::run(const StepTrace& trace, const std::vector<PlanStep>& steps) {
         time += event.microseconds;
         break;
       }
+      case PlanStep::Kind::send:
+        send(trace, step.index);
+        break;
+      case PlanStep::Kind::fetch: {
+        const Block beside(*this, gradients);
+        fetch(trace, step.index);
+        break;
+      }
     }
-    for (int32_t v : step.frees) require(values_.erase(v) == 1, "frees what is gone");
+    for (int32_t v : step.frees) free(v);
     for (int32_t v : step.frees_encoded) require(smaller_.erase(v) == 1, "frees what is gone");
   }
   require(values_.empty() && smaller_.empty() && live_ == 0, "something is left");
   require(forwards == trace.operators.size() && events == trace.events.size(), "not all ran");
+  for (const auto& [v, copy] : copies_) require(copy.is_used, "sent for nothing");
 }
 
 }  // namespace reprise::tests

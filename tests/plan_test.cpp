@@ -20,20 +20,11 @@ namespace {
 
 using ::testing::HasSubstr;
 using tests::Heap;
+using tests::kAmple;
 using tests::measured_trace;
+using tests::part_of;
+using tests::quick;
 using tests::random_trace;
-
-constexpr int64_t kAmple = int64_t{1} << 50;
-
-PlanOptions quick() {
-  PlanOptions options;
-  options.evaluations = 150;
-  return options;
-}
-
-int64_t part_of(int64_t bytes, double part) {
-  return static_cast<int64_t>(static_cast<double>(bytes) * part);
-}
 
 std::size_t replays_in(const Plan& plan) {
   std::size_t replays = 0;

@@ -21,6 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using tests::TempFolder;
 
 Comparison example() {
@@ -97,8 +98,8 @@ TEST(ComparisonJson, has_the_fields_of_the_schema_in_its_order) {
                   "samples_per_second", "loss", "quality", "exact", "grads_bit_equal",
                   "max_abs_grad_diff", "buffers_bit_equal", "segments", "longest_segment_layers",
                   "recomputed_ops", "recomputed_ms", "offloaded_bytes", "rng_preserved",
-                  "budget_bytes", "predicted_peak_bytes", "predicted_step_ms", "budget", "regions",
-                  "training"));
+                  "budget_bytes", "predicted_peak_bytes", "predicted_step_ms", "budget", "offload",
+                  "regions", "training"));
   EXPECT_THAT(keys_of(json["rows"][1]["regions"][0]),
               ElementsAre("name", "runs", "replays", "milliseconds", "dropped_bytes",
                           "preserves_rng", "saves_nothing"));
@@ -169,7 +170,7 @@ TEST(TrainingJson, has_settings_log_and_end) {
                           "autocast", "first_step", "base_bytes", "log", "steps", "loss",
                           "reached_loss", "quality", "quality_name", "quality_unit", "peak_bytes",
                           "total_peak_bytes", "seconds", "samples_per_second", "skipped_steps",
-                          "interrupted", "sample", "warnings", "regions", "budget"));
+                          "interrupted", "sample", "warnings", "regions", "budget", "offload"));
   EXPECT_TRUE(json["max_steps"].is_null());
   EXPECT_EQ(json["until_loss"], 0.5);
   EXPECT_TRUE(json["quality_name"].is_null());
@@ -207,6 +208,48 @@ TEST(ComparisonTable, shows_intervals_spread_and_what_is_not_meant_to_be_exact) 
   EXPECT_THAT(to_table(comparison), HasSubstr("differ by inf, RNG moved, buffers differ"));
   row.exact = false;
   EXPECT_THAT(to_table(comparison), HasSubstr("differ by inf (batch in parts)"));
+}
+
+OffloadSummary example_offload() {
+  OffloadSummary offload;
+  offload.seen = 8;
+  offload.seen_bytes = 4 << 20;
+  offload.moved = 7;
+  offload.moved_bytes = 3 << 20;
+  offload.skipped_last = 1;
+  offload.fetched = 6;
+  offload.returned = 1;
+  return offload;
+}
+
+TEST(ComparisonTable, shows_offloaded_bytes_where_there_are_some) {
+  Comparison comparison = example();
+  EXPECT_THAT(to_table(comparison), Not(HasSubstr("offload")));
+  StrategyRow& row = comparison.rows[1];
+  row.offload = example_offload();
+  row.offloaded_bytes = row.offload->moved_bytes;
+  for (const std::string& text : {to_table(comparison), to_markdown(comparison)}) {
+    EXPECT_THAT(text, AllOf(HasSubstr("offloaded"), HasSubstr("3.00 MiB")));
+    EXPECT_THAT(text, HasSubstr("\n" + row.strategy + ", in one step: 7 of 8 values moved, "));
+    EXPECT_THAT(text, Not(HasSubstr("plain, in one step")));
+  }
+  row.exact = false;
+  row.lossy = true;
+  EXPECT_THAT(to_table(comparison), HasSubstr("differ by inf (lossy store)"));
+}
+
+TEST(ComparisonJson, has_what_became_of_offloaded_values) {
+  Comparison comparison = example();
+  comparison.rows[1].offload = example_offload();
+  const auto rows = nlohmann::ordered_json::parse(to_json(comparison))["rows"];
+  EXPECT_TRUE(rows[0]["offload"].is_null());
+  EXPECT_THAT(keys_of(rows[1]["offload"]),
+              ElementsAre("seen", "seen_bytes", "moved", "moved_bytes", "failed", "skipped_small",
+                          "skipped_fraction", "skipped_last", "skipped_alive", "skipped_full",
+                          "fetched", "fetched_bytes", "returned", "recomputed", "forward_wait_ms",
+                          "backward_wait_ms", "send_bandwidth", "fetch_bandwidth"));
+  EXPECT_EQ(rows[1]["offload"]["moved_bytes"], 3 << 20);
+  EXPECT_EQ(rows[1]["offload"]["skipped_last"], 1);
 }
 
 TEST(ComparisonTable, has_a_second_table_for_training) {

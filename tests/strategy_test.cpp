@@ -2,7 +2,9 @@
 #include "workloads/strategy.h"
 
 #include <reprise/error.h>
+#include <reprise/scope.h>
 #include <reprise/segments.h>
+#include <reprise/store.h>
 
 #include <torch/torch.h>
 
@@ -51,6 +53,10 @@ TEST(StrategyGrammar, reads_every_word_and_keeps_what_was_written) {
                            "tape:advised",
                            "tape:classes",
                            "decoder",
+                           "offload:disk",
+                           "offload:host",
+                           "offload:disk+compressed",
+                           "offload:host+lossy",
                            "accumulate:1",
                            "accumulate:16"}) {
     EXPECT_EQ(parse_strategy(text).text, text);
@@ -100,6 +106,9 @@ TEST(StrategyGrammar, rejects_bad_words_and_numbers_with_the_grammar_as_hint) {
                            "accumulate:-4",
                            "accumulate:two",
                            "accumulate:4+no_rng",
+                           "offload",
+                           "offload=disk",
+                           "offload:disk+lossy+compressed",
                            ":",
                            ":3"}) {
     const std::string message = message_of([&] { parse_strategy(text); });
@@ -137,6 +146,35 @@ TEST(StrategyGrammar, names_the_nearest_word) {
               HasSubstr("did you mean 'sequential'?"));
   EXPECT_THAT(message_of([] { parse_strategy("xyzzy"); }),
               ::testing::Not(HasSubstr("did you mean")));
+}
+
+TEST(StrategyStores, are_named_with_their_form) {
+  const auto kind = [](const std::string& text) { return parse_strategy(text).store_kind; };
+  for (const char* text : {"plain", "checkpoint", "tape:full", "accumulate:2", "budget=50%"}) {
+    EXPECT_FALSE(kind(text)) << text;
+  }
+  EXPECT_EQ(kind("offload:disk")->place, StoreKind::Place::disk);
+  EXPECT_EQ(kind("offload:disk")->form, StoreKind::Form::plain);
+  EXPECT_EQ(kind("offload:host+compressed")->place, StoreKind::Place::host);
+  EXPECT_EQ(kind("offload:host+compressed")->form, StoreKind::Form::compressed);
+  EXPECT_TRUE(kind("offload:host+compressed")->exact());
+  EXPECT_EQ(kind("offload:disk+lossy")->form, StoreKind::Form::lossy);
+  EXPECT_FALSE(kind("offload:disk+lossy")->exact());
+}
+
+TEST(StrategyStores, are_where_policies_offload_to) {
+  Strategy strategy = parse_strategy("offload:host");
+  const auto layer = [](const torch::Tensor& x) { return x.cos().sin(); };
+  const torch::Tensor x = torch::ones({1 << 16}, torch::requires_grad());
+  const auto moved = [&] {
+    Scope scope(*policy_of(strategy, 2, [] { return LayerClasses(); }));
+    run_layers(strategy, {layer, layer}, make_segments(2, 1), x).sum().backward();
+    scope.end();
+    return scope.summary().offload.moved;
+  };
+  EXPECT_THAT(message_of([&] { moved(); }), HasSubstr("not to any store"));
+  strategy.store = HostStore(1 << 20);
+  EXPECT_GT(moved(), 0);
 }
 
 TEST(StrategyParts, are_those_of_accumulate_alone) {
@@ -198,6 +236,7 @@ TEST(StrategyRegions, are_the_checkpointed_segments) {
   EXPECT_THAT(regions_of("every:2", 5), ElementsAre(Segment{1, 2}, Segment{3, 4}));
   EXPECT_THAT(regions_of("parts", 2), ElementsAre(Segment{0, 1}, Segment{1, 2}));
   EXPECT_THAT(regions_of("accumulate:2", 6), IsEmpty());
+  EXPECT_THAT(regions_of("offload:disk", 6), IsEmpty());
   EXPECT_THAT(regions_of("tape:classes", 6), IsEmpty());
 }
 
@@ -254,6 +293,7 @@ TEST(RunLayers, tape_runs_every_layer_once) {
   EXPECT_THAT(calls_of("tape:full", 4), ElementsAre(1, 1, 1, 1));
   EXPECT_THAT(calls_of("tape:classes", 4), ElementsAre(1, 1, 1, 1));
   EXPECT_THAT(calls_of("accumulate:2", 4), ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(calls_of("offload:disk", 4), ElementsAre(1, 1, 1, 1));
 }
 
 std::vector<int> part_calls_of(const std::string& text) {

@@ -13,6 +13,7 @@
 #include "workloads/libtorch.h"
 #include "workloads/measured_step.h"
 #include "workloads/statistics.h"
+#include "workloads/stores.h"
 
 namespace reprise::workloads {
 namespace {
@@ -35,7 +36,8 @@ Contestant enter(Workload& workload, const Strategy& strategy) {
   contestant.strategy = strategy;
   StrategyRow& row = contestant.row;
   row.strategy = strategy.text;
-  row.exact = parts_of(strategy) == 1;
+  row.lossy = strategy.store_kind && !strategy.store_kind->exact();
+  row.exact = parts_of(strategy) == 1 && !row.lossy;
   if (budget_of(strategy)) return contestant;
   if (strategy.is_plain()) return contestant;
   const std::vector<Segment> checkpointed = workload.regions_of(strategy);
@@ -75,11 +77,14 @@ void add_step(Contestant& contestant, const MeasuredStep& step, const StepResult
 void count_replays(Workload& workload, Contestant& contestant) {
   const ReplayCounter counter;
   const RegionReport report;
-  measure_step(workload, contestant.strategy, 0, contestant.limit());
+  const MeasuredStep step = measure_step(workload, contestant.strategy, 0, contestant.limit());
   const ReplayStats stats = counter.stats();
   contestant.row.recomputed_ops = stats.operators;
   contestant.row.recomputed_ms = stats.milliseconds;
   contestant.row.regions = report.regions();
+  if (!contestant.strategy.store) return;
+  contestant.row.offload = step.offload;
+  contestant.row.offloaded_bytes = step.offload.moved_bytes;
 }
 
 void finish_row(Contestant& contestant, const Contestant& plain, int64_t samples) {
@@ -175,6 +180,7 @@ Comparison compare(Workload& workload, const std::vector<Strategy>& strategies,
   for (const Strategy& strategy : plain_first(strategies)) {
     contestants.push_back(enter(workload, strategy));
   }
+  check_store_folder(strategies, options.store);
   for (const Contestant& contestant : contestants) workload.prepare(contestant.strategy);
   Comparison comparison;
   comparison.workload = workload.name();
@@ -184,6 +190,9 @@ Comparison compare(Workload& workload, const std::vector<Strategy>& strategies,
   comparison.parameters = workload.parameter_count();
   comparison.steps = options.steps;
 
+  for (Contestant& contestant : contestants) {
+    make_store(contestant.strategy, options.store, workload);
+  }
   make_budgets(workload, contestants);
   const auto entries = static_cast<int64_t>(contestants.size());
   const int64_t runs = options.train > 0 ? 1 : 0;
@@ -195,7 +204,9 @@ Comparison compare(Workload& workload, const std::vector<Strategy>& strategies,
     comparison.quality_name = quality->name;
     comparison.quality_unit = quality->unit;
   }
+  std::vector<Strategy> ran;
   for (Contestant& contestant : contestants) {
+    ran.push_back(contestant.strategy);
     progress.next(contestant.strategy.text);
     count_replays(workload, contestant);
     finish_row(contestant, contestants.front(), workload.samples_per_batch());
@@ -203,7 +214,7 @@ Comparison compare(Workload& workload, const std::vector<Strategy>& strategies,
     comparison.rows.push_back(contestant.row);
   }
   if (options.train > 0) {
-    train_side_by_side(workload, comparison, options.train,
+    train_side_by_side(workload, ran, options.train, comparison,
                        [&](const std::string& strategy) { progress.next(strategy); });
   }
   return comparison;

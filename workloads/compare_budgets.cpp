@@ -22,11 +22,7 @@ void make_budgets(Workload& workload, std::vector<Contestant>& contestants) {
   for (Contestant& contestant : contestants) {
     const auto size = budget_of(contestant.strategy);
     if (!size) continue;
-    if (!plain) {
-      measure_step(workload, contestants.front().strategy, 0);  // not the first one
-      plain = measure_step(workload, contestants.front().strategy, 0);
-      plain->results = {};
-    }
+    if (!plain) plain = measure_plain(workload);
     const int64_t bytes = bytes_above_base("strategy '" + contestant.strategy.text + "': ", *size,
                                            plain->base_bytes, plain->peak_bytes);
     contestant.row.budget_bytes = bytes;

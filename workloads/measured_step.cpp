@@ -58,6 +58,7 @@ MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t 
   PartsOptions parts;
   parts.parts = parts_of(strategy);
   parts.outputs = parts.parts == 1;
+  parts.offload = &measured.offload;
   parts.on_forward = [&] {
     measured.held_bytes = std::max(measured.held_bytes, meter.live() - scope.base());
   };
@@ -72,6 +73,14 @@ MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t 
   measured.results = {result.loss, result.output, take_gradients(workload, batch),
                       generator_states(workload.device()),
                       Snapshot(workload.module().buffers()).contents()};
+  return measured;
+}
+
+MeasuredStep measure_plain(Workload& workload) {
+  const Strategy plain = parse_strategy("plain");
+  measure_step(workload, plain, 0);
+  MeasuredStep measured = measure_step(workload, plain, 0);
+  measured.results = {};
   return measured;
 }
 

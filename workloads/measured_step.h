@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include <reprise/offload.h>
+
 #include <torch/torch.h>
 
 #include "workloads/workload.h"
@@ -30,12 +32,16 @@ struct MeasuredStep {
   int64_t held_bytes = 0;  ///< above base, at the end of the forward pass
   std::optional<int64_t> rss_peak_bytes;
   double milliseconds = 0;
+  OffloadSummary offload;  ///< of a strategy that offloads
   StepResults results;
 };
 
 /// Under `budget`, if one is given.
 MeasuredStep measure_step(Workload& workload, const Strategy& strategy, int64_t step,
                           Budget* budget = nullptr);
+
+/// A plain step without its results, the second of two: the first is not like those that follow.
+MeasuredStep measure_plain(Workload& workload);
 
 struct Difference {
   bool bit_equal = true;  ///< loss, output and gradients

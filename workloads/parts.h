@@ -5,6 +5,7 @@
 #include <functional>
 
 #include <reprise/amp.h>
+#include <reprise/offload.h>
 
 #include "workloads/workload.h"
 
@@ -14,11 +15,12 @@
 namespace reprise::workloads {
 
 struct PartsOptions {
-  int64_t parts = 1;                 ///< one after the other, their gradients added up
-  GradScaler* scaler = nullptr;      ///< scales the losses, if given
-  bool outputs = true;               ///< hand out what the model put out
-  std::function<void()> on_begin;    ///< called before each forward pass. Default: nobody
-  std::function<void()> on_forward;  ///< called at the end of each. Default: nobody
+  int64_t parts = 1;                  ///< one after the other, their gradients added up
+  GradScaler* scaler = nullptr;       ///< scales the losses, if given
+  bool outputs = true;                ///< hand out what the model put out
+  OffloadSummary* offload = nullptr;  ///< what became of offloaded values is added, if given
+  std::function<void()> on_begin;     ///< called before each forward pass. Default: nobody
+  std::function<void()> on_forward;   ///< called at the end of each. Default: nobody
 };
 
 /// Leaves the gradients of the whole batch's mean loss behind. The loss is that mean, and the

@@ -86,6 +86,13 @@ StrategyKind parse_tape(const std::string& text, const std::string& value) {
                    did_you_mean(value, names, "policies: " + join(names)));
 }
 
+StrategyKind parse_offload(const std::string& text, const std::string& value) {
+  if (value == "disk") return Offloaded{StoreKind::Place::disk};
+  if (value == "host") return Offloaded{StoreKind::Place::host};
+  throw UsageError("strategy '" + text + "': unknown store '" + value + "'",
+                   did_you_mean(value, {"disk", "host"}, "stores: disk, host"));
+}
+
 const std::vector<Word>& words() {
   static const std::vector<Word> kWords = {
       {"plain", "plain", Plain{}, nullptr},
@@ -123,6 +130,7 @@ const std::vector<Word>& words() {
        [](const std::string& text, const std::string& value) -> StrategyKind {
          return InParts{positive(text, value)};
        }},
+      {"offload", "offload:disk or offload:host", {}, parse_offload},
       {"budget",
        "budget=SIZE or budget=P%",
        {},
@@ -141,51 +149,89 @@ const std::vector<Word>& words() {
 
 struct Modifier {
   std::string name;
-  void (*set)(CheckpointOptions& region);
+  void (*set)(Strategy& strategy);
 };
 
-const std::vector<Modifier>& modifiers() {
-  static const std::vector<Modifier> kModifiers = {
-      {"operators", [](CheckpointOptions& region) { region.replay(Replay::operators); }},
-      {"reentrant", [](CheckpointOptions& region) { region.variant(Variant::reentrant); }},
-      {"no_rng", [](CheckpointOptions& region) { region.preserve_rng(false); }},
-  };
+struct Modifiers {
+  std::string of;
+  std::vector<Modifier> list;
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const Modifier& modifier : list) names.push_back(modifier.name);
+    return names;
+  }
+  std::string usage() const {
+    std::string text;
+    for (const Modifier& modifier : list) text += " [+" + modifier.name + "]";
+    return text;
+  }
+};
+
+const Modifiers& region_modifiers() {
+  static const Modifiers kModifiers = {
+      "regions",
+      {{"operators", [](Strategy& strategy) { strategy.region.replay(Replay::operators); }},
+       {"reentrant", [](Strategy& strategy) { strategy.region.variant(Variant::reentrant); }},
+       {"no_rng", [](Strategy& strategy) { strategy.region.preserve_rng(false); }}}};
+  return kModifiers;
+}
+
+// Each is a form of its own, so that the second one finds the first.
+void set_form(Strategy& strategy, StoreKind::Form form) {
+  if (strategy.store_kind->form != StoreKind::Form::plain) {
+    bad_value(strategy.text, "these options do not go together");
+  }
+  strategy.store_kind->form = form;
+}
+
+const Modifiers& store_modifiers() {
+  static const Modifiers kModifiers = {
+      "stores",
+      {{"compressed", [](Strategy& strategy) { set_form(strategy, StoreKind::Form::compressed); }},
+       {"lossy", [](Strategy& strategy) { set_form(strategy, StoreKind::Form::lossy); }}}};
   return kModifiers;
 }
 
 bool has_regions(const StrategyKind& kind) {
   return !std::holds_alternative<Plain>(kind) && !std::holds_alternative<OnTape>(kind) &&
-         !std::holds_alternative<InParts>(kind) && !std::holds_alternative<UnderBudget>(kind);
+         !std::holds_alternative<InParts>(kind) && !std::holds_alternative<Offloaded>(kind) &&
+         !std::holds_alternative<UnderBudget>(kind);
 }
 
 // `parts` are the strategy without modifiers, then the modifiers.
-CheckpointOptions parse_modifiers(const std::string& text, const std::vector<std::string>& parts,
-                                  const StrategyKind& kind) {
-  CheckpointOptions region;
-  if (parts.size() == 1) return region;
-  if (!has_regions(kind)) {
+void set_modifiers(Strategy& strategy, const std::vector<std::string>& parts) {
+  if (parts.size() == 1) return;
+  const std::string& text = strategy.text;
+  if (!strategy.store_kind && !has_regions(strategy.kind)) {
     bad_value(text, "'" + parts[0] + "' has no regions to which '+" + parts[1] + "' could apply");
   }
+  const Modifiers& modifiers = strategy.store_kind ? store_modifiers() : region_modifiers();
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const auto same = [&](const Modifier& modifier) { return modifier.name == parts[i]; };
-    const auto found = std::find_if(modifiers().begin(), modifiers().end(), same);
-    if (found == modifiers().end()) {
-      std::vector<std::string> names;
-      for (const Modifier& modifier : modifiers()) names.push_back(modifier.name);
-      throw UsageError("strategy '" + text + "': unknown option '+" + parts[i] + "'",
-                       did_you_mean(parts[i], names, "options of regions: " + join(names)));
+    const auto found = std::find_if(modifiers.list.begin(), modifiers.list.end(), same);
+    if (found == modifiers.list.end()) {
+      const std::vector<std::string> names = modifiers.names();
+      throw UsageError(
+          "strategy '" + text + "': unknown option '+" + parts[i] + "'",
+          did_you_mean(parts[i], names, "options of " + modifiers.of + ": " + join(names)));
     }
     if (std::count(parts.begin() + 1, parts.end(), parts[i]) > 1) {
       bad_value(text, "'+" + parts[i] + "' stands twice");
     }
-    found->set(region);
+    found->set(strategy);
   }
   try {
-    region.check();
+    strategy.region.check();
   } catch (const UsageError&) {
     bad_value(text, "these options do not go together");
   }
-  return region;
+}
+
+std::optional<StoreKind> store_kind_of(const StrategyKind& kind) {
+  const auto* offloaded = std::get_if<Offloaded>(&kind);
+  if (offloaded != nullptr) return StoreKind{.place = offloaded->place};
+  return std::nullopt;
 }
 
 std::vector<std::string> known_names() {
@@ -212,7 +258,7 @@ StrategyKind parse_kind(const std::string& text, const std::string& base) {
     const bool has_value = colon != std::string::npos;
     if (!word.parse && has_value) bad_value(text, "'" + name + "' takes no number");
     if (!word.parse) return word.alone;
-    if (!has_value) bad_value(text, "a number is missing: " + word.usage);
+    if (!has_value) bad_value(text, "it is written " + word.usage);
     return word.parse(text, base.substr(colon + 1));
   }
   throw UsageError(text.empty() ? "an empty strategy" : "unknown strategy '" + text + "'",
@@ -258,9 +304,8 @@ const std::string& strategy_grammar() {
   static const std::string kGrammar = [] {
     std::vector<std::string> usages;
     for (const Word& word : words()) usages.push_back(word.usage);
-    std::string options;
-    for (const Modifier& modifier : modifiers()) options += " [+" + modifier.name + "]";
-    return "strategies: " + join(usages) + "; those that checkpoint regions take" + options;
+    return "strategies: " + join(usages) + "; those that checkpoint regions take" +
+           region_modifiers().usage() + "; those that offload take" + store_modifiers().usage();
   }();
   return kGrammar;
 }
@@ -271,8 +316,10 @@ Strategy plan_strategy(int64_t above_base) {
 
 Strategy parse_strategy(const std::string& text) {
   const std::vector<std::string> parts = split(text, '+');
-  const StrategyKind kind = parse_kind(text, parts[0]);
-  return {text, kind, parse_modifiers(text, parts, kind)};
+  Strategy strategy{text, parse_kind(text, parts[0])};
+  strategy.store_kind = store_kind_of(strategy.kind);
+  set_modifiers(strategy, parts);
+  return strategy;
 }
 
 std::vector<Strategy> parse_strategies(const std::string& text) {
@@ -297,6 +344,7 @@ std::vector<Segment> regions(const Strategy& strategy, int64_t layers,
                         [&](const Plain&) { return std::vector<Segment>(); },
                         [&](const OnTape&) { return std::vector<Segment>(); },
                         [&](const InParts&) { return std::vector<Segment>(); },
+                        [&](const Offloaded&) { return std::vector<Segment>(); },
                         [&](const UnderBudget&) { return std::vector<Segment>(); },
                         [&](const EachPart&) { return single_layers(0, layers - 1, 1); },
                         [&](const OnlyPart&) { return single_layers(0, layers - 1, 1); },
@@ -329,6 +377,11 @@ std::vector<Segment> regions(const Strategy& strategy, int64_t layers,
 
 std::optional<Policy> policy_of(const Strategy& strategy, int64_t layers,
                                 const std::function<LayerClasses()>& classes) {
+  if (std::holds_alternative<Offloaded>(strategy.kind)) {
+    const Policy all =
+        Policy::where([](const ValueView&) { return true; }, Action::offload, "offload");
+    return strategy.store ? all.into(*strategy.store) : all;
+  }
   const auto* tape = std::get_if<OnTape>(&strategy.kind);
   if (tape == nullptr) return std::nullopt;
   switch (tape->rules) {
@@ -462,6 +515,7 @@ X run_chain(const Strategy& strategy, const std::vector<std::function<X(const X&
                         [&](const CutAfter&) { return segmented(); },
                         [&](const Plain&) { return plainly(); },
                         [&](const InParts&) { return singly(); },
+                        [&](const Offloaded&) { return singly(); },
                         [&](const UnderBudget&) { return singly(); },
                         [&](const OnTape&) { return recorded(); },
                         [&](const OnlyPart&) { return plainly(); },

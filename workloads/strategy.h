@@ -13,6 +13,7 @@
 #include <reprise/layer_class.h>
 #include <reprise/policy.h>
 #include <reprise/segments.h>
+#include <reprise/store.h>
 
 #include <ATen/core/Tensor.h>
 
@@ -21,7 +22,8 @@
 // Strategies: the words by which the command, tests and benches say what is kept and what is run
 // again. A word comes in; out come the checkpointed regions of a row of layers, and the layers run
 // that way through the library's public functions. What follows on a plus sets an option of each
-// region: "checkpoint+operators", "segments:5+reentrant+no_rng".
+// region, or of the store: "checkpoint+operators", "segments:5+reentrant+no_rng",
+// "offload:disk+compressed".
 
 namespace reprise::workloads {
 
@@ -62,6 +64,20 @@ struct InParts {
   int64_t parts;
 };  // accumulate:N
 
+/// What values are offloaded to, as a strategy says it.
+struct StoreKind {
+  enum class Place { disk, host };
+  enum class Form { plain, compressed, lossy };
+  Place place = Place::disk;
+  Form form = Form::plain;  ///< lossy: float32 numbers are rounded to bfloat16, and compressed
+
+  bool exact() const { return form != Form::lossy; }
+};
+
+struct Offloaded {
+  StoreKind::Place place;
+};  // offload:disk, offload:host
+
 struct UnderBudget {
   BudgetSize size;
   bool online = false;  ///< never planned
@@ -69,7 +85,7 @@ struct UnderBudget {
 
 using StrategyKind =
     std::variant<Plain, EachBlock, BalancedSegments, SizedSegments, CutAfter, LayerRange, EveryNth,
-                 OnlyPart, EachPart, OnTape, InParts, UnderBudget>;
+                 OnlyPart, EachPart, OnTape, InParts, Offloaded, UnderBudget>;
 
 /// A layer is a chain of parts, where a workload's layers have them.
 struct LayerPart {
@@ -80,7 +96,9 @@ struct LayerPart {
 struct Strategy {
   std::string text;  ///< as it was written
   StrategyKind kind;
-  CheckpointOptions region = {};  ///< of each checkpointed region
+  CheckpointOptions region = {};             ///< of each checkpointed region
+  std::optional<StoreKind> store_kind = {};  ///< none where nothing is offloaded
+  std::optional<Store> store = {};           ///< of that kind, once it is made: see stores.h
   bool is_plain() const { return std::holds_alternative<Plain>(kind); }
 };
 
@@ -104,9 +122,10 @@ std::vector<Strategy> parse_strategies(const std::string& text);
 std::vector<Segment> regions(const Strategy& strategy, int64_t layers,
                              const std::vector<Segment>& blocks);
 
-/// The policy of a strategy that replays operators, for so many layers; none for the others.
-/// `classes` gives the measured classes of the modules to those that follow them; the others do not
-/// ask. Throws UsageError when the strategy does not fit.
+/// The policy of a strategy that replays operators or offloads, for so many layers; none for the
+/// others. `classes` gives the measured classes of the modules to those that follow them; the
+/// others do not ask. A Scope refuses one that offloads before its store is made. Throws UsageError
+/// when the strategy does not fit.
 std::optional<Policy> policy_of(const Strategy& strategy, int64_t layers,
                                 const std::function<LayerClasses()>& classes);
 

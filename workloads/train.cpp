@@ -12,6 +12,7 @@
 
 #include "workloads/libtorch.h"
 #include "workloads/parts.h"
+#include "workloads/stores.h"
 #include "workloads/use_budget.h"
 
 namespace reprise::workloads {
@@ -52,6 +53,7 @@ void require_sense(Workload& workload, const TrainOptions& options) {
     throw UsageError("--save-every without --save", "name the file with --save FILE");
   }
   workload.check(options.strategy);
+  if (!options.strategy.store) check_store_folder({options.strategy}, options.store);
   if (options.save) check_writable(*options.save);
 }
 
@@ -78,6 +80,7 @@ class Run {
 
   int64_t steps_taken() const { return step_; }
   int64_t skipped() const { return skipped_; }
+  const OffloadSummary& offload() const { return offload_; }
   const TrainMonitor& monitor() const { return monitor_; }
 
   TrainingStep step() {
@@ -115,6 +118,7 @@ class Run {
     state.run = workload_.setting();
     const int64_t parts = parts_in(options_);
     if (parts > 1) state.run += " --accumulate " + std::to_string(parts);
+    if (strategy_.store_kind && !strategy_.store_kind->exact()) state.run += " by a lossy store";
     return state;
   }
 
@@ -141,6 +145,7 @@ class Run {
     parts.parts = parts_in(options_);
     parts.scaler = scaler_ ? &*scaler_ : nullptr;
     parts.outputs = false;
+    parts.offload = &offload_;
     const torch::Tensor loss = run_in_parts(workload_, strategy_, batch, parts).loss;
     if (scaler_) scaler_->unscale(*optimizer_);
     if (const auto norm = workload_.max_gradient_norm()) {
@@ -164,6 +169,7 @@ class Run {
   std::vector<double> rates_;
   int64_t step_ = 0;
   int64_t skipped_ = 0;
+  OffloadSummary offload_;
 };
 
 void note(Training& training, const TrainingStep& step, int64_t base) {
@@ -232,9 +238,11 @@ Training describe(Workload& workload, const TrainOptions& options) {
   return training;
 }
 
-Training train(Workload& workload, const TrainOptions& options) {
-  Training training = describe(workload, options);
-  if (options.save) check_writable(*options.save);
+Training train(Workload& workload, const TrainOptions& asked) {
+  Training training = describe(workload, asked);
+  if (asked.save) check_writable(*asked.save);
+  TrainOptions options = asked;
+  make_store(options.strategy, options.store, workload);
   workload.prepare(options.strategy);
   std::optional<Budget> budget = budget_for(workload, options);
   const UseBudget use(workload, budget ? &*budget : nullptr);
@@ -261,6 +269,7 @@ Training train(Workload& workload, const TrainOptions& options) {
   training.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   training.regions = report.regions();
   if (budget) training.budget = budget->summary();
+  if (options.strategy.store) training.offload = run.offload();
   finish(training, workload, run);
   return training;
 }

@@ -23,6 +23,7 @@ struct TrainOptions {
   std::optional<double> until_loss;   ///< stop at a loss of this or less
   int64_t log_every = 10000;          ///< log the first step, every so many, and the last
   int64_t accumulate = 1;             ///< take each batch in so many parts
+  std::optional<std::string> store;   ///< the folder of a strategy that offloads to a disk
   std::optional<std::string> resume;  ///< go on from this resume file
   std::optional<std::string> save;    ///< write a resume file at the end
   int64_t save_every = 0;             ///< and every so many steps. Default: only at the end
@@ -32,8 +33,8 @@ struct TrainOptions {
 };
 
 /// The settings of a run, as they stand before its first step. Throws UsageError when nothing says
-/// when to stop, the strategy does not fit, a batch has no so many parts, or `save` cannot be
-/// written.
+/// when to stop, the strategy does not fit or has no folder to offload to, a batch has no so many
+/// parts, or `save` cannot be written.
 Training describe(Workload& workload, const TrainOptions& options);
 
 /// Trains the workload's weights. Equal workloads, seeds, parts and numbers of steps give

@@ -99,16 +99,20 @@ void Workload::prepare(const Strategy& strategy) {
 
 ForwardResult Workload::run(const Strategy& strategy, const Batch& batch) {
   require_layer_parts(strategy);
-  std::optional<Scope> scope;
+  std::shared_ptr<Scope> scope;
   const auto classes = [&] { return measured(strategy).classes; };
   if (const auto policy = policy_of(strategy, layer_count(), classes)) {
     ScopeOptions options = ScopeOptions().name(strategy.text);
     if (needs_classes(strategy)) options.modules(measured_->paths);
-    scope.emplace(*policy, options);
+    scope = std::make_shared<Scope>(*policy, options);
   }
   std::optional<BudgetScope> budgeted;
   if (budget_ != nullptr) budgeted.emplace(*budget_);
-  return forward_in_precision(strategy, batch);
+  ForwardResult result = forward_in_precision(strategy, batch);
+  budgeted.reset();  // it began inside of the scope
+  if (scope) scope->end();
+  result.scope = std::move(scope);
+  return result;
 }
 
 void Workload::require_parts(int64_t parts) const { require_parts_of(samples_per_batch(), parts); }

@@ -19,7 +19,8 @@
 
 namespace reprise {
 class Budget;
-}
+class Scope;
+}  // namespace reprise
 
 namespace reprise::workloads {
 
@@ -60,6 +61,10 @@ struct Batch {
 struct ForwardResult {
   torch::Tensor loss;
   torch::Tensor output;
+
+  /// That it ran under, if the strategy asks for one. It has ended, and its summary goes on
+  /// counting in the backward pass.
+  std::shared_ptr<Scope> scope = nullptr;
 };
 
 /// A workload's own measure of how well it does: an accuracy, a loss on data that is not trained

@@ -12,6 +12,7 @@
 #include <reprise/budget_infeasible.h>
 #include <reprise/export.h>
 #include <reprise/plan.h>
+#include <reprise/store.h>
 
 #include <c10/core/Device.h>
 
@@ -61,6 +62,9 @@ struct BudgetSummary {
   int64_t planned_steps = 0;  ///< that a plan was followed in
   int64_t plans = 0;          ///< made so far
   int64_t replans = 0;        ///< of these: made again, as a step was not what had been predicted
+
+  int64_t offloaded_bytes = 0;  ///< sent to the store by steps that followed a plan
+  int64_t fetched_bytes = 0;    ///< and back
 
   // Of the last step that followed a plan; 0 before the first. Bytes above the base of the step.
   int64_t predicted_peak = 0;
@@ -123,6 +127,12 @@ class REPRISE_API Budget {
   /// if it fits; see followed(). Throws UsageError on an accelerator, where no plans are made
   /// either: every step goes online.
   void follow(Plan plan);
+
+  /// From now on, plans may send values to `store` instead of dropping them, where that takes less
+  /// time: its speed is measured before the next plan is made (which sends and fetches 128 MiB), and
+  /// again from the steps that use it. What it does not bring back is replayed. Throws UsageError
+  /// for a store that rounds, and on an accelerator, where no plans are made.
+  void into(const Store& store);
 
   /// Waits until the plans are made that have been begun in the background.
   void finish_planning();

@@ -74,12 +74,23 @@ struct BackwardEvent {
   std::vector<int32_t> holds;
 };
 
+/// Where values can be sent, and fetched from again: a disk, or the host's memory beside an
+/// accelerator. What was measured of it. One queue, first in first out, serves both directions; a
+/// transfer takes latency_us + bytes / rate of it, and runs beside the step.
+struct TracedStore {
+  double send_bytes_per_us = 0;   ///< above 0
+  double fetch_bytes_per_us = 0;  ///< above 0
+  double latency_us = 0;          ///< of each transfer
+  int64_t least_bytes = 0;        ///< no plan sends a smaller value. Default: none is too small.
+};
+
 /// A step as it ran once with everything kept. Operators and events are in the order in which they
 /// ran.
 struct StepTrace {
   std::vector<TracedValue> values;
   std::vector<TracedOperator> operators;
   std::vector<BackwardEvent> events;
+  std::optional<TracedStore> store;  ///< none: nothing can be sent
 };
 
 /// Throws UsageError if an index is out of range, a value has no maker or two, something is read
@@ -88,7 +99,7 @@ REPRISE_API void check_trace(const StepTrace& trace);
 
 /// What a plan is bound to: 16 hexadecimal digits for what is the same each time a step is
 /// measured: values' bytes, operators with what they read and make, events with what they unpack,
-/// and the order. Times, scratch, gradients and what the program holds do not count.
+/// and the order. Times, scratch, gradients, what the program holds and the store do not count.
 REPRISE_API std::string key_of(const StepTrace& trace);
 
 // --- what goes out ---------------------------------------------------------------------------
@@ -99,6 +110,7 @@ enum class Decision {
   keep,       ///< it stays, until its last unpack or replay that reads it
   encode,     ///< its smaller form stays
   recompute,  ///< it goes, and a replay brings it back
+  offload,    ///< it is sent to the store and goes, and is fetched from there
 };
 
 /// One entry of a schedule.
@@ -109,17 +121,24 @@ struct PlanStep {
     replay,    ///< operator `index` runs again
     decode,    ///< value `index` is made of its smaller form
     backward,  ///< event `index`
+    send,      ///< value `index` begins to be written to the store
+    fetch,  ///< value `index` begins to be read from the store, into memory that counts from here
   };
   Kind kind = Kind::forward;
   int32_t index = 0;
   std::vector<int32_t> leaves;         ///< of a replay: the values that stay; others go at once
-  std::vector<int32_t> frees;          ///< values that go after this step
+  std::vector<int32_t> frees;          ///< values that go after this step, once they are written
   std::vector<int32_t> frees_encoded;  ///< values whose smaller form goes after this step
 
   bool operator==(const PlanStep&) const = default;
 };
 
 /// A schedule for the whole step, with what it is predicted to take.
+///
+/// Transfers run beside the steps, in the order of their entries. Memory waits for them, so bytes
+/// are the same at any speed: a value that is being written stays until the step that frees it,
+/// which waits until it is written; whoever reads a value that is being fetched waits until it is
+/// there. In the store it stays until its last fetch.
 struct Plan {
   std::string key;          ///< of the step that it was made for
   std::string measurement;  ///< 16 digits for all of the trace that the predictions are of
@@ -127,8 +146,9 @@ struct Plan {
   uint64_t seed = 0;
   std::vector<Decision> decisions;  ///< one for each value of the trace
 
-  /// Forward operators in their order, each once; backward events in theirs; replays and decodes
-  /// directly before an event that unpacks.
+  /// Forward operators in their order, each once; backward events in theirs; sends in the forward
+  /// pass, of each value one at most; replays, decodes and fetches directly before an event that
+  /// unpacks.
   std::vector<PlanStep> steps;
 
   int64_t peak_bytes = 0;   ///< predicted
@@ -136,7 +156,8 @@ struct Plan {
   int64_t plain_peak_bytes = 0;
   double plain_microseconds = 0;
 
-  /// No schedule that fits the budget takes less time than this. Never below plain.
+  /// No schedule that fits the budget takes less time than this. Never below plain. With a store it
+  /// is loose: transfers are held against the time before one event only.
   double bound_microseconds = 0;
 
   /// How far above the bound the plan may be, as a part of a plain step; 0 is proved best.
@@ -153,10 +174,12 @@ struct Evaluation {
   int64_t peak_bytes = 0;
   std::size_t peak_step = 0;        ///< the first step at which the peak stands
   std::vector<int64_t> live_bytes;  ///< during each step, scratch and gradients included
+  std::vector<double> begins_us;    ///< when each step begins to run, having waited for the store
 };
 
-/// One linear pass. Throws UsageError if the steps are no schedule for this trace: something is
-/// read that is not live, or the order is broken.
+/// One linear pass. Values go at their last use before they are made again, whatever the steps say;
+/// only a value that was sent goes no earlier than they say. Throws UsageError if the steps are no
+/// schedule for this trace: something is read that is not live, or the order is broken.
 REPRISE_API Evaluation evaluate(const StepTrace& trace, const std::vector<PlanStep>& steps);
 
 /// Throws UsageError unless `plan` was made for this very trace, keeps its budget, and is what it
@@ -168,7 +191,8 @@ REPRISE_API void check_plan(const StepTrace& trace, const Plan& plan);
 /// decisions and frees are worked out again. The bound, which is for one measurement, falls to the
 /// plain step's time unless nothing has changed. The peak may be above the budget now: compare
 /// them. Throws UsageError for another step's plan, and where the schedule has become none: it
-/// replays what cannot be replayed any more or what the program holds.
+/// replays what cannot be replayed any more, it replays or fetches what the program holds, or it
+/// sends and there is no store.
 REPRISE_API Plan rejudged(const StepTrace& trace, const Plan& plan);
 
 // --- planning --------------------------------------------------------------------------------
@@ -231,7 +255,8 @@ struct TracedBatch {
 
 /// The step at another batch. Every number of bytes and every time lies on the line through the two
 /// given, by itself: values, scratch, gradients and the base; bytes are rounded up, and nothing is
-/// below 0. What one of the two holds or cannot do counts: replay, encode. Throws UsageError where
+/// below 0. What one of the two holds or cannot do counts: replay, encode, send; a store is the
+/// slower one of the two. Throws UsageError where
 /// the batches are the same, or their steps differ in operators, events or what they read, make or
 /// unpack.
 REPRISE_API TracedBatch scale_batch(const TracedBatch& a, const TracedBatch& b, int64_t batch);

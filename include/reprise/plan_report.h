@@ -67,7 +67,7 @@ struct PlanReport {
   double bound_ms = 0;  ///< no schedule that fits takes less
   uint64_t seed = 0;
 
-  PlannedValues kept, encoded, recomputed;
+  PlannedValues kept, encoded, recomputed, offloaded;
   std::vector<ReplayedOperator> replayed;  ///< the ones that take longest first
   std::vector<FrontierPoint> frontier;     ///< from the largest budget down
   LeastBudgetReport least;

@@ -8,6 +8,7 @@
 
 #include <reprise/budget.h>
 #include <reprise/export.h>
+#include <reprise/offload.h>
 #include <reprise/region_report.h>
 #include <reprise/text_style.h>
 
@@ -47,17 +48,19 @@ struct StrategyRow {
   double samples_per_second = 0;
   double loss = 0;                ///< of the last step
   std::optional<double> quality;  ///< the workload's own measure, such as accuracy
-  bool exact = true;              ///< the strategy promises plain's bits: all but accumulate:N do
-  bool grads_bit_equal = true;    ///< gradients, inputs' included, and outputs equal plain's
+  bool exact = true;   ///< it promises plain's bits: all but accumulate:N and lossy stores do
+  bool lossy = false;  ///< it offloads to a store that rounds
+  bool grads_bit_equal = true;  ///< gradients, inputs' included, and outputs equal plain's
   double max_abs_grad_diff = 0;
   bool buffers_bit_equal = true;    ///< the module's buffers, as batch norm's, after each step
   std::optional<int64_t> segments;  ///< number of checkpointed regions
   std::optional<int64_t> longest_segment_layers;  ///< layers in the longest of them
   int64_t recomputed_ops = 0;                     ///< operators run again in one step
   double recomputed_ms = 0;                       ///< time of the replays of one step
-  int64_t offloaded_bytes = 0;
-  std::vector<RegionStats> regions;  ///< what its regions did in one step
-  bool rng_preserved = true;         ///< the RNG stream after the step stands where plain leaves it
+  int64_t offloaded_bytes = 0;                    ///< sent to its store in one step
+  std::optional<OffloadSummary> offload;          ///< what became of what it offloads, in one step
+  std::vector<RegionStats> regions;               ///< what its regions did in one step
+  bool rng_preserved = true;  ///< the RNG stream after the step stands where plain leaves it
   std::optional<int64_t> budget_bytes;
   std::optional<int64_t> predicted_peak_bytes;  ///< of the plan, where a step followed one
   std::optional<double> predicted_step_ms;
@@ -137,8 +140,9 @@ struct Training {
   bool interrupted = false;   ///< ended before its time by its user
   std::string sample;         ///< what the trained model has made, such as a text; may be empty
   std::vector<std::string> warnings;
-  std::vector<RegionStats> regions;     ///< what the strategy's regions did in all steps together
-  std::optional<BudgetSummary> budget;  ///< where it ran under one
+  std::vector<RegionStats> regions;       ///< what the strategy's regions did in all steps together
+  std::optional<BudgetSummary> budget;    ///< where it ran under one
+  std::optional<OffloadSummary> offload;  ///< where it offloads: of all steps together
 };
 
 /// JSON with a newline at the end. Numbers that are not finite are null.
@@ -146,8 +150,9 @@ REPRISE_API std::string to_json(const Comparison& comparison);
 REPRISE_API std::string to_json(const Training& training);
 
 /// An aligned table with units, one line for each row, two lines about the run above it, and below
-/// it a note for each strategy whose regions do not preserve their random draws. A scan over
-/// segments has columns of its own; budgets and training runs have tables of their own, below.
+/// it a note for each strategy whose regions do not preserve their random draws, and a line for
+/// each that offloads. A scan over segments has columns of its own; budgets and training runs have
+/// tables of their own, below.
 /// Where the style's width is too small, columns are left out and named, or each row is set as
 /// lines of its own.
 REPRISE_API std::string to_table(const Comparison& comparison, const TextStyle& style = {});

@@ -48,6 +48,7 @@ struct Payload {
   int64_t bytes = 0;
   int element_size = 1;  ///< bytes of one number, 1 to 16: compression works by it
   bool float32 = false;  ///< float32 numbers: a lossy store rounds these, and nothing else
+  bool copied = false;   ///< of an accelerator's memory: a store in host memory saves that
 };
 
 /// What a store has done since it was made.
@@ -98,7 +99,7 @@ class REPRISE_API StoreBackend {
   virtual StoreStats stats() const = 0;
   virtual int64_t room() const = 0;                  ///< see Store
   virtual bool lossy() const { return false; }       ///< see Store
-  virtual std::string advice() const { return {}; }  ///< warned of once, when somebody sends to it
+  virtual std::string advice() const { return {}; }  ///< warned of once, if it is not `copied`
 };
 
 // --- handles -------------------------------------------------------------------------------------

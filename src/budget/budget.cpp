@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cmath>
+#include <mutex>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -46,6 +47,19 @@ void when_a_pass_ends(bool failed, bool last) {
 }  // namespace
 
 struct Budget::State {
+  /// Of one step; null if there is no store.
+  std::shared_ptr<detail::Offloads> offloads() const {
+    const std::lock_guard<std::mutex> lock(store_mutex);
+    if (!store) return nullptr;
+    return std::make_shared<detail::Offloads>(
+        detail::Destination{
+            *store, OffloadOptions().min_bytes(0).on_failure(StoreFailure::recompute)},
+        nullptr);
+  }
+
+  mutable std::mutex store_mutex;
+  std::optional<Store> store;
+
   explicit State(c10::Device device) : limit(memory_of(device)), device(Meter(device).device()) {}
 
   Limits& limits() const { return Limits::of(limit.memory); }
@@ -160,7 +174,10 @@ struct BudgetScope::Open {
       recording.emplace(std::make_shared<detail::Tape>(
           std::make_shared<Yielding>(graph, state->device),
           detail::TapeOptions{
-              .label = "budget", .room = limit.room, .guide = guide(state, graph->begun())}));
+              .label = "budget",
+              .room = limit.room,
+              .guide = guide(state, graph->begun()),
+              .offloads = state->offloads()}));
     }
     open_forwards().push_back({&limit, std::move(graph)});
   }
@@ -266,6 +283,8 @@ BudgetSummary Budget::summary() const {
   summary.replays = counts.replays;
   summary.operators = counts.operators;
   summary.replay_ms = static_cast<double>(counts.nanoseconds) * 1e-6;
+  summary.offloaded_bytes = counts.sent_bytes;
+  summary.fetched_bytes = counts.fetched_bytes;
   summary.overruns = state.memory.overruns() - state.overruns_before;
   state_->plans->summarise(summary);
   if (!state_->device.is_cpu()) summary.online_steps = state.steps;
@@ -284,6 +303,21 @@ void Budget::follow(Plan plan) {
   state_->plans->offer(std::move(plan));
 }
 
+void Budget::into(const Store& store) {
+  if (!alive(state_).device.is_cpu()) {
+    throw UsageError("Budget::into() for a budget of " + state_->device.str(),
+                     "plans are for the CPU: use Policy::offload() on an accelerator");
+  }
+  if (store.lossy()) {
+    throw UsageError("Budget::into() with a store that rounds", "a budget keeps every bit");
+  }
+  {
+    const std::lock_guard<std::mutex> lock(state_->store_mutex);
+    state_->store = store;
+  }
+  state_->plans->into(store);
+}
+
 void Budget::finish_planning() { alive(state_).plans->finish(); }
 
 std::optional<StepTrace> Budget::trace() const { return alive(state_).plans->trace(); }
@@ -299,6 +333,10 @@ std::ostream& operator<<(std::ostream& out, const BudgetSummary& summary) {
       << summary.forwards << " forward passes, " << summary.drops << " drops of "
       << text_of_bytes(summary.dropped_bytes) << ", " << summary.replays << " replays of "
       << summary.operators << " operators in " << summary.replay_ms << " ms";
+  if (summary.offloaded_bytes > 0) {
+    out << ", " << text_of_bytes(summary.offloaded_bytes) << " sent to the store, "
+        << text_of_bytes(summary.fetched_bytes) << " fetched";
+  }
   if (summary.overruns > 0) out << ", " << summary.overruns << " allocations above the limit";
   out << "\n"
       << summary.planned_steps << " planned steps, " << summary.online_steps << " online; "

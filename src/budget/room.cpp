@@ -10,6 +10,7 @@
 #include "meter/call_room.h"
 #include "meter/process_allocator.h"
 #include "tape/held_set.h"
+#include "tape/in_flight.h"
 #include "tape/running_operator.h"
 #include "tape/stack.h"
 #include "torch/backward_pass.h"
@@ -48,7 +49,12 @@ class RoomByDropping final : public RoomMaker {
   void make_room(LimitedMemory& memory, int64_t bytes) override {
     TORCH_INTERNAL_ASSERT(!in_held_sets(), "reprise: an allocation under the lock of held sets");
     int64_t droppable = 0;
+    // What leaves for a store makes room without a replay.
+    if (bytes_in_flight() > 0 && wait_for_room(memory, bytes)) return;
     if (drop_for(memory, bytes, droppable)) return;
+    while (bytes_in_flight() > 0 && wait_for_arrival()) {
+      if (drop_for(memory, bytes, droppable)) return;
+    }
     if (std::uncaught_exceptions() > 0) {  // in a destructor: another one would end the process
       memory.reserve_above(bytes);
       memory.count_overrun();

@@ -69,6 +69,13 @@ void StepPlans::offer(Plan plan) {
   offered_.push_back(std::move(plan));
 }
 
+void StepPlans::into(const Store& store) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  store_ = std::make_shared<StoreSpeed>(store);
+  // Whatever was found without it can be better now.
+  for (const auto& sequence : sequences_) sequence->infeasible_at = sequence->replans = 0;
+}
+
 void StepPlans::finish() {
   std::unique_lock<std::mutex> lock(mutex_);
   idle_.wait(lock, [this] { return jobs_.empty() && !busy_; });
@@ -208,6 +215,7 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
     if (trace.values[v].encoded) known = trace.values[v].encoded;
     trace.values[v].encoded = known;
   }
+  if (store_) trace.store = store_->known();
   sequence->mapped.trace = trace;
   trace_ = trace;
   if (sequence->planning || stopped_) return;
@@ -228,12 +236,13 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
   const double made = sequence->found.made->microseconds;
   const bool slower = judged && sequence->measured.size() >= kWarmSteps &&
                       std::abs(judged->microseconds - made) > kTimeTolerance * made;
+  const bool other_store = trace.store.has_value() && !sequence->found.knew_store;
   const bool more_room = static_cast<double>(step.available - sequence->margin) >
                          kMoreRoom * static_cast<double>(plan.budget_bytes);
   const bool is_plain = plan.peak_bytes == plan.plain_peak_bytes;
   if (record.followed) ++sequence->steps_since_plan;
   if (dropped) sequence->margin += std::max<int64_t>(step.available / 256, 1 << 16);
-  if ((too_much || ((slower || more_room) && !is_plain)) && sequence->replans < kMostReplans) {
+  if ((too_much || ((slower || more_room || other_store) && !is_plain)) && sequence->replans < kMostReplans) {
     ++sequence->replans;
     begin_planning(sequence, step.available);
   }
@@ -281,7 +290,9 @@ void StepPlans::work(const std::stop_token& stop) {
     options.stop = stop;
     const bool quick = job.quick && options.evaluations > kQuickEvaluations;
     if (quick) options.evaluations = kQuickEvaluations;
+    const std::shared_ptr<StoreSpeed> store = store_;
     lock.unlock();
+    if (store) job.trace.store = store->measured();
     std::optional<Plan> made;
     int64_t infeasible_at = 0;
     try {
@@ -299,6 +310,7 @@ void StepPlans::work(const std::stop_token& stop) {
       ++counts_.plans;
       counts_.replans += job.sequence->found.plan != nullptr;
       adopt(*job.sequence, *made);
+      job.sequence->found.knew_store = job.trace.store.has_value();
     }
     if (quick && !stop.stop_requested() && (!made || made->looseness() > 0)) {
       job.quick = false;

@@ -16,6 +16,7 @@
 #include <reprise/budget.h>
 #include <reprise/plan.h>
 
+#include "budget/store_speed.h"
 #include "profile/step_trace.h"
 #include "tape/schedule.h"
 
@@ -45,6 +46,8 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   void stop();
   void plan_with(const PlanOptions& options);
   void offer(Plan plan);
+  /// Plans may send to it from now on.
+  void into(const Store& store);
   void finish();
 
   std::optional<StepTrace> trace() const;
@@ -62,6 +65,7 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
     std::shared_ptr<const Schedule> schedule;
     std::shared_ptr<const Plan> plan, made;
     std::weak_ptr<Sequence> sequence;  // that it is of
+    bool knew_store = false;           // when it was made
   };
 
   /// A sequence of operators and shapes, with its backward pass.
@@ -112,6 +116,7 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   std::shared_ptr<const Plan> followed_;
   std::optional<StepTrace> trace_;
   BudgetSummary counts_;
+  std::shared_ptr<StoreSpeed> store_;  // null: there is none
   bool stopped_ = false;
 
   std::list<Job> jobs_;

@@ -44,7 +44,7 @@ double StoreStats::fetch_bandwidth() const { return per_second(bytes_fetched, fe
 
 Block Store::send(Payload payload) const {
   check(payload);
-  const std::string advice = backend_->advice();
+  const std::string advice = payload.copied ? std::string() : backend_->advice();
   if (!advice.empty()) detail::warn_once(advice, advice);
   const int64_t bytes = payload.bytes;
   return Block(backend_->send(std::move(payload)), bytes);

@@ -98,6 +98,13 @@ BackwardEvent between(Lines& lines, const BackwardEvent& a, const BackwardEvent&
   return event;
 }
 
+// The rates do not change with the batch; two measurements of them may differ.
+TracedStore slower(const TracedStore& a, const TracedStore& b) {
+  return {std::min(a.send_bytes_per_us, b.send_bytes_per_us),
+          std::min(a.fetch_bytes_per_us, b.fetch_bytes_per_us),
+          std::max(a.latency_us, b.latency_us), std::max(a.least_bytes, b.least_bytes)};
+}
+
 }  // namespace
 
 void require_batch(int64_t batch) {
@@ -146,6 +153,7 @@ std::optional<TracedBatch> scaled(const TracedBatch& a, const TracedBatch& b, in
   scale(result.trace.values, a.trace.values, b.trace.values);
   scale(result.trace.operators, a.trace.operators, b.trace.operators);
   scale(result.trace.events, a.trace.events, b.trace.events);
+  if (a.trace.store && b.trace.store) result.trace.store = slower(*a.trace.store, *b.trace.store);
   if (lines.too_large()) return std::nullopt;
   return result;
 }

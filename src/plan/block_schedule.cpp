@@ -46,6 +46,8 @@ class Writer {
       const Index v = block.candidates[i];
       if ((choice.kept >> i & 1U) == 0) {
         fate_[v] = Label::retain;
+      } else if ((choice.sent >> i & 1U) != 0) {
+        fate_[v] = Label::offload;
       } else if (choice.encodes && problem_.encoder[v] != kNone) {
         fate_[v] = Label::encode;
       }
@@ -57,6 +59,10 @@ class Writer {
       steps_.push_back({i, kAll});
       for (Index v : problem_.encode_after[i]) {
         if (fate_[v] == Label::encode) steps_.push_back({problem_.encoder[v], kAll});
+      }
+      if (!problem_.has_store) continue;
+      for (Index v : problem_.send_after[i]) {
+        if (fate_[v] == Label::offload) steps_.push_back({problem_.sender[v], kAll});
       }
     }
   }
@@ -117,7 +123,7 @@ class Writer {
   }
 
   void mark(Index v) {
-    const Index op = fate_[v] == Label::encode ? problem_.decoder[v] : problem_.producer[v];
+    const Index op = operator_for(problem_, v, fate_[v]);
     if (marked_[op]) return;
     marked_[op] = 1;
     stack_.push_back(op);

@@ -117,6 +117,7 @@ BlockChain make_blocks(const Problem& problem, const std::vector<Index>& cuts, i
     result.chain.blocks[i].gradient = result.chain.blocks[i + 1].gradient;
   }
   result.chain.checkpoint = checkpoints(problem, cuts);
+  if (problem.has_store) add_sends(problem, result);
   return result;
 }
 

@@ -18,10 +18,12 @@ std::vector<Index> choose_cuts(const Problem& problem, int most_large);
 /// Whether a value is worth a decision of its own: more than 1/4096 of the plain step's peak.
 std::vector<char> large_values(const Problem& problem);
 
-/// Which of a block's candidates are kept, by bit; whether those that can be are encoded.
+/// Which of a block's candidates are kept, by bit; whether those that can be are encoded; and which
+/// of the kept are kept in the store.
 struct Choice {
   uint32_t kept = 0;
   bool encodes = false;
+  uint32_t sent = 0;
 };
 
 struct Block {
@@ -44,6 +46,11 @@ struct BlockChain {
 /// Stopped.
 BlockChain make_blocks(const Problem& problem, const std::vector<Index>& cuts, int most_options,
                        const std::stop_token& stop);
+
+/// With a store: every option once more for each part of what can be written while the next block
+/// runs forward, and read while it runs backward. Those bytes are counted as gone at once; plans
+/// are judged with what they truly take.
+void add_sends(const Problem& problem, BlockChain& chain);
 
 /// The schedule that a plan for the chain means, dead replays deleted.
 Steps schedule_of(const Problem& problem, const BlockChain& blocks,

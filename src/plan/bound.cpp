@@ -18,6 +18,13 @@
 // price on bytes instead of a limit the question is a minimum cut, and the best price gives a bound
 // that holds for every schedule (Lagrangian relaxation). First runs lie before the event, so all of
 // this comes on top of the plain step.
+//
+// With a store, what is not live may have been sent, too. All of that is written before the event
+// begins: if it takes longer than the plain step needs to get there, the step waits for the rest.
+// The wait counts with a weight between 0 and 1, and any weight gives a bound: sending has a price,
+// and the time up to the event is a credit. (To encode, which lies before the event as well, counts
+// with what the wait leaves of the weight.) What is fetched behind the event, and that both
+// directions share a queue, is left out.
 
 namespace reprise::planner {
 namespace {
@@ -29,6 +36,14 @@ constexpr double kResolution = 0x1.0p40;
 
 // Cases that are told apart, times operators: keeps the time of long traces in bounds.
 constexpr int kRefinement = 40000;
+
+// Weights of the wait for the store that are tried, before the best is made finer: parts of the
+// weight at which to send everything costs as much as to make it again.
+constexpr double kSendWeights[] = {2, 0.5, 0.125};
+constexpr double kFinerWeights[] = {2, 1.4, 1.2, 1.1};
+
+/// In which a value is there.
+enum class Form : uint8_t { plain, encoded, sent };
 
 /// What a set of live values takes.
 struct Line {
@@ -49,10 +64,19 @@ struct Relaxation {
 
 class EventBound {
  public:
-  EventBound(const Problem& problem, Index event, int64_t budget, const std::stop_token& stop)
-      : problem_(problem), event_(event), budget_(budget), stop_(stop) {
+  /// `send_weight`: of the wait for the store; not used without one.
+  EventBound(const Problem& problem, Index event, int64_t budget, double send_weight,
+             const std::stop_token& stop)
+      : problem_(problem),
+        event_(event),
+        budget_(budget),
+        send_weight_(problem.has_store ? send_weight : 0),
+        stop_(stop) {
     for (Index i = 0; i < problem.operators; ++i) total_ += problem.time[i];
-    for (Index j = 0; j < problem.events; ++j) total_ += problem.event_time[j];
+    for (Index j = 0; j < problem.events; ++j) {
+      if (j == event) credit_ = send_weight_ * total_;
+      total_ += problem.event_time[j];
+    }
   }
 
   /// The best bound over all prices.
@@ -71,13 +95,16 @@ class EventBound {
 
   void begin(const std::vector<Branch>& branches);
   double cut(double time_weight, double byte_price, Line& line, std::vector<Index>& live);
-  double price_of(Index v, double time_weight, double byte_price, bool& encodes) const;
+  double price_of(Index v, double time_weight, double byte_price, Form& form) const;
+  double codec_time(Index v) const;
 
   const Problem& problem_;
   const Index event_;
   const int64_t budget_;
+  const double send_weight_;
   const std::stop_token& stop_;
   double total_ = 0;
+  double credit_ = 0;  // of what is sent before the event
   double room_ = 0;
   std::vector<char> forced_;  // live at the event
   std::vector<char> gone_;    // not live as they are
@@ -109,17 +136,29 @@ void EventBound::begin(const std::vector<Branch>& branches) {
   }
 }
 
-// What it costs to hold a value in the cheaper of its forms.
-double EventBound::price_of(Index v, double time_weight, double byte_price, bool& encodes) const {
-  const double plain = gone_[v] ? kInfinite : static_cast<double>(problem_.bytes[v]) * byte_price;
-  encodes = false;
-  if (problem_.encoder[v] == kNone) return plain;
-  const Index smaller = problem_.makes[problem_.encoder[v]].front();
-  const double codec = problem_.time[problem_.encoder[v]] + problem_.time[problem_.decoder[v]];
-  const double encoded =
-      static_cast<double>(problem_.bytes[smaller]) * byte_price + codec * time_weight;
-  encodes = encoded < plain;
-  return std::min(plain, encoded);
+double EventBound::codec_time(Index v) const {
+  const double encode = problem_.time[problem_.encoder[v]];
+  return (send_weight_ > 0 ? (1 - send_weight_) * encode : encode) +
+         problem_.time[problem_.decoder[v]];
+}
+
+// What it costs to hold a value in the cheapest of its forms.
+double EventBound::price_of(Index v, double time_weight, double byte_price, Form& form) const {
+  double price = gone_[v] ? kInfinite : static_cast<double>(problem_.bytes[v]) * byte_price;
+  form = Form::plain;
+  if (problem_.encoder[v] != kNone) {
+    const Index smaller = problem_.makes[problem_.encoder[v]].front();
+    const double encoded =
+        static_cast<double>(problem_.bytes[smaller]) * byte_price + codec_time(v) * time_weight;
+    if (encoded < price) form = Form::encoded;
+    price = std::min(price, encoded);
+  }
+  if (problem_.has_store && !problem_.held[v]) {
+    const double sent = send_weight_ * problem_.send_us[v] * time_weight;
+    if (sent < price) form = Form::sent;
+    price = std::min(price, sent);
+  }
+  return price;
 }
 
 // The cheapest way at a price of bytes, and what it takes. Rounding makes it cheaper, never dearer.
@@ -143,13 +182,13 @@ double EventBound::cut(double time_weight, double byte_price, Line& line,
     }
   }
   std::vector<Held> held;
-  bool encodes = false;
+  Form form = Form::plain;
   for (Index v = 0; v < problem_.values; ++v) {
     if (!wanted_[v]) continue;
     if (needed_[v]) graph.add_edge(MinCut::kSource, available[v], MinCut::kNoLimit);
     const int32_t maker = problem_.fixed[v] ? MinCut::kSink : again[problem_.producer[v]];
     held.push_back({v, available[v], maker});
-    graph.add_edge(available[v], maker, capacity(price_of(v, time_weight, byte_price, encodes)));
+    graph.add_edge(available[v], maker, capacity(price_of(v, time_weight, byte_price, form)));
   }
   const auto cost = static_cast<double>(graph.solve(stop_));
 
@@ -161,11 +200,13 @@ double EventBound::cut(double time_weight, double byte_price, Line& line,
   for (const Held& h : held) {
     if (!graph.on_source_side(h.available)) continue;
     if (h.maker != MinCut::kSink && graph.on_source_side(h.maker)) continue;
-    price_of(h.value, time_weight, byte_price, encodes);
-    if (encodes) {
+    price_of(h.value, time_weight, byte_price, form);
+    if (form == Form::encoded) {
       const Index encoder = problem_.encoder[h.value];
-      line.time += problem_.time[encoder] + problem_.time[problem_.decoder[h.value]];
+      line.time += codec_time(h.value);
       line.above += static_cast<double>(problem_.bytes[problem_.makes[encoder].front()]);
+    } else if (form == Form::sent) {
+      line.time += send_weight_ * problem_.send_us[h.value];
     } else if (gone_[h.value]) {
       line.time = line.above = kInfinite;
     } else {
@@ -185,7 +226,7 @@ Relaxation EventBound::relax(const std::vector<Branch>& branches) {
   cut(0, 1, small, small_live);
   if (!(small.above <= 0)) return {};
   const double alone = cut(scale, 0, cheap, cheap_live) / scale;
-  if (cheap.above <= 0) return {alone, kNone};
+  if (cheap.above <= 0) return {alone - credit_, kNone};
   // The dual is concave and made of lines: go to where the two around its top meet.
   double best = alone;
   for (int round = 0; round < 30; ++round) {
@@ -206,7 +247,7 @@ Relaxation EventBound::relax(const std::vector<Branch>& branches) {
     }
   }
   // What the two ways at the top do not agree on.
-  Relaxation relaxation{best, kNone};
+  Relaxation relaxation{best - credit_, kNone};
   std::vector<Index> differ;
   std::set_symmetric_difference(cheap_live.begin(), cheap_live.end(), small_live.begin(),
                                 small_live.end(), std::back_inserter(differ));
@@ -245,17 +286,34 @@ double EventBound::refine(int most, double enough) {
   return open.top().relaxation.time;
 }
 
+double even_weight(const Problem& problem) {
+  double again = 0, sending = 0;
+  for (Index i = 0; i < problem.operators; ++i) again += problem.time[i];
+  for (double us : problem.send_us) sending += us;
+  return sending > 0 ? again / sending : 1;
+}
+
 // A coarse look at all events, then finer around the best.
 void look_for_bound(const Problem& problem, int64_t budget, double enough,
                     const std::stop_token& stop, double& best) {
   Index best_event = kNone;
+  double best_weight = 0;
+  const double even = even_weight(problem);
+  const auto look = [&](Index event, double weight) {
+    const double extra = EventBound(problem, event, budget, weight, stop).relax({}).time;
+    if (extra <= best) return false;
+    best = extra;
+    best_event = event;
+    best_weight = weight;
+    return true;
+  };
   const auto look_at = [&](Index event) {
     if (event < 0 || event >= problem.events) return;
-    const double extra = EventBound(problem, event, budget, stop).relax({}).time;
-    if (extra > best) {
-      best = extra;
-      best_event = event;
+    if (!problem.has_store) {
+      look(event, 0);
+      return;
     }
+    for (double weight : kSendWeights) look(event, std::min(1.0, weight * even));
   };
   Index stride = std::max<Index>(1, problem.events / 24);
   for (Index j = 0; j < problem.events; j += stride) look_at(j);
@@ -267,8 +325,15 @@ void look_for_bound(const Problem& problem, int64_t budget, double enough,
     }
   }
   if (best_event == kNone || std::isinf(best)) return;
+  for (double factor : kFinerWeights) {
+    while (best_weight * factor <= 1 && look(best_event, best_weight * factor)) {
+    }
+    while (best_weight > 0 && look(best_event, best_weight / factor)) {
+    }
+  }
   const auto cases = static_cast<int>(kRefinement / std::max(1, problem.operators));
-  best = std::max(best, EventBound(problem, best_event, budget, stop).refine(cases, enough));
+  best = std::max(best,
+                  EventBound(problem, best_event, budget, best_weight, stop).refine(cases, enough));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "plan/stop.h"
+#include "plan/transfers.h"
 
 namespace reprise::planner {
 namespace {
@@ -50,6 +51,7 @@ void ChainSolver::add_plans(const BlockChain& chain, int64_t budget,
   const int most = static_cast<int>(slots * kLift);
   const ChainProgramme programme(chain.chain, budget, slots, most, stop_);
   Simulator simulator(problem_);
+  Placer placer(problem_);
   float last = -1;
   for (int m = slots * 9 / 10; m <= most; ++m) {
     leave_if_stopped(stop_);
@@ -57,6 +59,7 @@ void ChainSolver::add_plans(const BlockChain& chain, int64_t budget,
     if (!std::isfinite(time) || time == last) continue;
     last = time;
     Candidate candidate{schedule_of(problem_, chain, programme.plan(m)), {}};
+    if (problem_.has_store) placer.place(budget, candidate.steps);
     if (!simulator.run(candidate.steps, candidate.outcome)) continue;
     candidates.push_back(std::move(candidate));
   }

@@ -43,20 +43,88 @@ PlanStep plan_step(const Problem& problem, const Step& step, bool first) {
   if (step.is_event()) {
     out.kind = PlanStep::Kind::backward;
     out.index = step.event();
-  } else if (step.op >= problem.operators) {
-    const Index made = problem.makes[step.op].front();
-    const bool encodes = made >= problem.values;
-    out.kind = encodes ? PlanStep::Kind::encode : PlanStep::Kind::decode;
-    out.index = encodes ? problem.reads[step.op].front() : made;
-  } else {
-    out.kind = first ? PlanStep::Kind::forward : PlanStep::Kind::replay;
-    out.index = step.op;
-    if (!first) add_leaves(problem, step, out);
+    return out;
+  }
+  switch (problem.role[step.op]) {
+    case Role::encode:
+    case Role::send:
+      out.kind =
+          problem.role[step.op] == Role::send ? PlanStep::Kind::send : PlanStep::Kind::encode;
+      out.index = problem.reads[step.op].front();
+      break;
+    case Role::decode:
+    case Role::fetch:
+      out.kind =
+          problem.role[step.op] == Role::fetch ? PlanStep::Kind::fetch : PlanStep::Kind::decode;
+      out.index = problem.makes[step.op].front();
+      break;
+    case Role::run:
+    case Role::settle:  // is no step of a plan
+      out.kind = first ? PlanStep::Kind::forward : PlanStep::Kind::replay;
+      out.index = step.op;
+      if (!first) add_leaves(problem, step, out);
+      break;
   }
   return out;
 }
 
+bool is_settling(const Problem& problem, const Step& step) {
+  return !step.is_event() && problem.role[step.op] == Role::settle;
+}
+
+bool is_of_value(PlanStep::Kind kind) {
+  using Kind = PlanStep::Kind;
+  return kind == Kind::encode || kind == Kind::decode || kind == Kind::send || kind == Kind::fetch;
+}
+
+// What the program holds is not brought back beside it.
+void require_released(const Problem& problem, std::size_t p, Index v, Index next_event) {
+  if (problem.held_until[v] < problem.operators + next_event) return;
+  fail(p, named("value", v) + " is still held by the program");
+}
+
+/// Which values are sent, and where they go.
+class Transfers {
+ public:
+  explicit Transfers(const Problem& problem)
+      : problem_(problem), sent_(problem.values, 0), gone_(problem.values, 0) {}
+
+  void send(std::size_t p, Index v) {
+    if (!problem_.has_store) fail(p, named("value", v) + " is sent, and there is no store");
+    if (problem_.held[v])
+      fail(p, named("value", v) + " is held by the program, and cannot be sent");
+    if (sent_[v]) fail(p, named("value", v) + " is sent twice");
+    sent_[v] = 1;
+  }
+
+  void fetch(std::size_t p, Index v, Index next_event) {
+    if (!sent_[v]) fail(p, named("value", v) + " is fetched, and was never sent");
+    require_released(problem_, p, v, next_event);
+    gone_[v] = 1;
+  }
+
+  /// Sent values go where the plan says.
+  void settle(const PlanStep& step, Steps& out) {
+    for (Index v : step.frees) {
+      if (v < 0 || v >= problem_.values || !sent_[v] || gone_[v]) continue;
+      out.push_back({problem_.settler[v], kAll});
+      gone_[v] = 1;
+    }
+  }
+
+ private:
+  const Problem& problem_;
+  std::vector<char> sent_, gone_;
+};
+
 }  // namespace
+
+std::vector<Index> places_of(const Problem& problem, const Steps& steps) {
+  std::vector<Index> places;
+  Index next = 0;
+  for (const Step& step : steps) places.push_back(is_settling(problem, step) ? next - 1 : next++);
+  return places;
+}
 
 Steps plain_steps(const Problem& problem) {
   Steps steps;
@@ -78,8 +146,11 @@ void describe(const Problem& problem, const Steps& steps, Plan& plan) {
   for (const Step& step : steps) {
     const bool first = step.op == next_operator && step.op < problem.operators;
     if (first) ++next_operator;
+    if (is_settling(problem, step)) continue;
     plan.steps.push_back(plan_step(problem, step, first));
   }
+
+  const std::vector<Index> places = places_of(problem, steps);
 
   // Lives come in the order of values' ends within the pass: sort what each step frees.
   std::vector<Index> smaller_of(problem.all_values(), kNone);
@@ -87,25 +158,32 @@ void describe(const Problem& problem, const Steps& steps, Plan& plan) {
     if (problem.encoder[v] != kNone) smaller_of[problem.makes[problem.encoder[v]].front()] = v;
   }
   std::vector<int> count(problem.values, 0);
-  std::vector<char> stays(problem.values, 0), encoded(problem.values, 0);
+  std::vector<char> stays(problem.values, 0), encoded(problem.values, 0), sent(problem.values, 0);
   for (const Life& life : lives) {
+    PlanStep& last = plan.steps[places[life.last]];
     if (life.value >= problem.values) {
-      plan.steps[life.last].frees_encoded.push_back(smaller_of[life.value]);
+      if (smaller_of[life.value] == kNone) continue;  // a copy in the store
+      last.frees_encoded.push_back(smaller_of[life.value]);
       encoded[smaller_of[life.value]] = 1;
       continue;
     }
-    plan.steps[life.last].frees.push_back(life.value);
+    last.frees.push_back(life.value);
     ++count[life.value];
     // What lives into the backward pass by its first life is kept.
-    if (plan.steps[life.last].kind != PlanStep::Kind::forward &&
-        plan.steps[life.last].kind != PlanStep::Kind::encode) {
+    if (last.kind != PlanStep::Kind::forward && last.kind != PlanStep::Kind::encode &&
+        last.kind != PlanStep::Kind::send) {
       stays[life.value] = 1;
     }
+  }
+  for (const PlanStep& step : plan.steps) {
+    if (step.kind == PlanStep::Kind::send) sent[step.index] = 1;
   }
   plan.decisions.assign(problem.values, Decision::none);
   for (Index v = 0; v < problem.values; ++v) {
     if (encoded[v]) {
       plan.decisions[v] = Decision::encode;
+    } else if (sent[v]) {
+      plan.decisions[v] = Decision::offload;
     } else if (count[v] > 1) {
       plan.decisions[v] = Decision::recompute;
     } else if (stays[v]) {
@@ -125,19 +203,21 @@ void describe(const Problem& problem, const Steps& steps, Plan& plan) {
 
 Steps steps_of(const Problem& problem, const std::vector<PlanStep>& steps) {
   Steps out;
+  Transfers transfers(problem);
   Index next_operator = 0, next_event = 0;
   bool replays_wait = false;
   for (std::size_t p = 0; p < steps.size(); ++p) {
     const PlanStep& step = steps[p];
     const Index i = step.index;
     using Kind = PlanStep::Kind;
-    const bool of_value = step.kind == Kind::encode || step.kind == Kind::decode;
+    const bool of_value = is_of_value(step.kind);
     const bool of_event = step.kind == Kind::backward;
     const Index limit = of_value ? problem.values : (of_event ? problem.events : problem.operators);
     if (i < 0 || i >= limit) {
       fail(p, "index " + std::to_string(i) + " is none of " + std::to_string(limit));
     }
-    if (of_value && problem.encoder[i] == kNone)
+    const bool of_codec = step.kind == Kind::encode || step.kind == Kind::decode;
+    if (of_codec && problem.encoder[i] == kNone)
       fail(p, named("value", i) + " has no smaller form");
     switch (step.kind) {
       case Kind::forward:
@@ -152,9 +232,8 @@ Steps steps_of(const Problem& problem, const std::vector<PlanStep>& steps) {
         if (!problem.replayable[i]) fail(p, named("operator", i) + " cannot be replayed");
         for (Index v : step.leaves) {
           if (v < 0 || v >= problem.values) continue;
-          if (problem.fixed[v] || problem.held_until[v] >= problem.operators + next_event) {
-            fail(p, named("value", v) + " is still held by the program");
-          }
+          if (problem.fixed[v]) fail(p, named("value", v) + " is still held by the program");
+          require_released(problem, p, v, next_event);
         }
         out.push_back({i, mask_of(problem, p, step)});
         break;
@@ -169,10 +248,23 @@ Steps steps_of(const Problem& problem, const std::vector<PlanStep>& steps) {
         ++next_event;
         out.push_back(event_step(i));
         break;
+      case Kind::send:
+        transfers.send(p, i);
+        out.push_back({problem.sender[i], kAll});
+        break;
+      case Kind::fetch:
+        transfers.fetch(p, i, next_event);
+        out.push_back({problem.fetcher[i], kAll});
+        break;
     }
-    const bool replays = step.kind == Kind::replay || step.kind == Kind::decode;
-    if (replays && next_operator < problem.operators) fail(p, "a replay in the forward pass");
+    transfers.settle(step, out);
+    const bool replays =
+        step.kind == Kind::replay || step.kind == Kind::decode || step.kind == Kind::fetch;
+    if (replays && next_operator < problem.operators)
+      fail(p, step.kind == Kind::fetch ? "a fetch in the forward pass"
+                                       : "a replay in the forward pass");
     if (step.kind == Kind::encode && next_event > 0) fail(p, "an encoding in the backward pass");
+    if (step.kind == Kind::send && next_event > 0) fail(p, "a send in the backward pass");
     replays_wait = replays;
   }
   if (next_operator != problem.operators || next_event != problem.events) {
@@ -190,13 +282,23 @@ Evaluation evaluate(const StepTrace& trace, const std::vector<PlanStep>& steps) 
   const planner::Steps inner = planner::steps_of(problem, steps);
   planner::Outcome outcome;
   Evaluation evaluation;
-  if (!planner::Simulator(problem).run(inner, outcome, &evaluation.live_bytes)) {
+  std::vector<int64_t> curve;
+  planner::Simulator simulator(problem);
+  if (!simulator.run(inner, outcome, &curve)) {
     throw UsageError("not a schedule for this step: it reads a value that is not live",
                      "plan again for this model and batch");
   }
   evaluation.microseconds = outcome.time;
   evaluation.peak_bytes = outcome.peak;
-  evaluation.peak_step = outcome.peak_step;
+  const std::vector<planner::Index> places = planner::places_of(problem, inner);
+  evaluation.peak_step = inner.empty() ? 0 : static_cast<std::size_t>(places[outcome.peak_step]);
+  const std::vector<double> begins = simulator.begins(inner);
+  for (std::size_t p = 0; p < curve.size(); ++p) {
+    // A settling has no bytes of its own, and takes no time.
+    if (static_cast<std::size_t>(places[p]) < evaluation.live_bytes.size()) continue;
+    evaluation.live_bytes.push_back(curve[p]);
+    evaluation.begins_us.push_back(begins[p]);
+  }
   return evaluation;
 }
 

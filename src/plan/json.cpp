@@ -18,9 +18,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
 
-constexpr std::array<std::string_view, 4> kDecisions = {"none", "keep", "encode", "recompute"};
-constexpr std::array<std::string_view, 5> kKinds = {"forward", "encode", "replay", "decode",
-                                                    "backward"};
+constexpr std::array<std::string_view, 5> kDecisions = {"none", "keep", "encode", "recompute",
+                                                        "offload"};
+constexpr std::array<std::string_view, 7> kKinds = {"forward",  "encode", "replay", "decode",
+                                                    "backward", "send",   "fetch"};
 
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -161,6 +162,14 @@ Json json_of(const BackwardEvent& event) {
   return json;
 }
 
+Json json_of(const TracedStore& store) {
+  Json json = {{"send_bytes_per_us", store.send_bytes_per_us},
+               {"fetch_bytes_per_us", store.fetch_bytes_per_us}};
+  add(json, "latency_us", store.latency_us, 0.0);
+  add(json, "least_bytes", store.least_bytes, int64_t{0});
+  return json;
+}
+
 Json json_of(const PlanStep& step) {
   Json json = {{"run", kKinds[static_cast<std::size_t>(step.kind)]}, {"index", step.index}};
   add(json, "leaves", step.leaves);
@@ -206,6 +215,15 @@ BackwardEvent event_from(const Reader& reader, const Json& json) {
   return event;
 }
 
+TracedStore store_from(const Reader& reader, const Json& json) {
+  TracedStore store;
+  store.send_bytes_per_us = reader.get<double>(json, "send_bytes_per_us");
+  store.fetch_bytes_per_us = reader.get<double>(json, "fetch_bytes_per_us");
+  store.latency_us = reader.get<double>(json, "latency_us", 0.0);
+  store.least_bytes = reader.get<int64_t>(json, "least_bytes", int64_t{0});
+  return store;
+}
+
 PlanStep step_from(const Reader& reader, const Json& json) {
   PlanStep step;
   step.kind = static_cast<PlanStep::Kind>(
@@ -227,11 +245,13 @@ Json array_of(const std::vector<T>& items) {
 }  // namespace
 
 std::string to_json(const StepTrace& trace) {
-  return text_of({{"reprise", "trace"},
-                  {"version", kVersion},
-                  {"values", array_of(trace.values)},
-                  {"operators", array_of(trace.operators)},
-                  {"events", array_of(trace.events)}});
+  Json json = {{"reprise", "trace"},
+               {"version", kVersion},
+               {"values", array_of(trace.values)},
+               {"operators", array_of(trace.operators)},
+               {"events", array_of(trace.events)}};
+  if (trace.store) json["store"] = json_of(*trace.store);
+  return text_of(json);
 }
 
 std::string to_json(const Plan& plan) {
@@ -267,6 +287,7 @@ StepTrace trace_from_json(const std::string& text) {
   for (const Json& json : reader.list(reader.json(), "events")) {
     trace.events.push_back(event_from(reader, json));
   }
+  if (reader.json().contains("store")) trace.store = store_from(reader, reader.json()["store"]);
   check_trace(trace);
   return trace;
 }

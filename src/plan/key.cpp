@@ -82,6 +82,11 @@ void add_times(const StepTrace& trace, Text& text) {
   }
   for (const TracedOperator& op : trace.operators) text.add(op.microseconds);
   for (const BackwardEvent& event : trace.events) text.add(event.microseconds);
+  if (!trace.store) return;
+  text.add(trace.store->send_bytes_per_us);
+  text.add(trace.store->fetch_bytes_per_us);
+  text.add(trace.store->latency_us);
+  text.add(trace.store->least_bytes);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ class Probe {
     largest.step = std::move(*planner::scaled(a_, b_, batch));
     const int64_t left = budget_ - largest.step.base_bytes;
     Planner planner(largest.step.trace, options_);
-    largest.plan = planner.plan_of(*planner.solve(left, judged(planner)), left);
+    largest.plan = planner.plan_of(*best_of(planner, left), left);
     return largest;
   }
 
@@ -68,6 +68,15 @@ class Probe {
   }
 
  private:
+  std::optional<Candidate> best_of(Planner& planner, int64_t budget) const {
+    const std::vector<Candidate> all = judged(planner);
+    std::vector<Candidate> alone;
+    for (const Candidate& candidate : all) {
+      if (!planner.sends(candidate)) alone.push_back(candidate);
+    }
+    return planner.solve(budget, alone, all).best;
+  }
+
   std::vector<Candidate> judged(const Planner& planner) const {
     std::vector<Candidate> candidates;
     planner::Simulator simulator(planner.problem());

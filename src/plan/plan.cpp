@@ -16,6 +16,7 @@ namespace reprise {
 namespace {
 
 using planner::Candidate;
+using planner::Found;
 using planner::Planner;
 
 void check_budget(int64_t budget) {
@@ -25,29 +26,20 @@ void check_budget(int64_t budget) {
   }
 }
 
-// The best plan within the budget, at last at any price.
-std::optional<Candidate> solve(Planner& planner, int64_t budget,
-                               const std::vector<Candidate>& known) {
-  std::optional<Candidate> best = planner.solve(budget, known);
-  if (!best && planner.lowest().outcome.peak <= budget) {
-    best = planner.solve(budget, {&planner.lowest(), 1});
-  }
-  return best;
-}
-
 }  // namespace
 
 Plan plan(const StepTrace& trace, int64_t budget_bytes, const PlanOptions& options,
           std::span<const Plan> known) {
   check_budget(budget_bytes);
   Planner planner(trace, options);
-  std::vector<Candidate> candidates;
+  std::vector<Candidate> alone, all;
   for (const Plan& other : known) {
-    if (std::optional<Candidate> candidate = planner.candidate_of(other)) {
-      candidates.push_back(std::move(*candidate));
-    }
+    std::optional<Candidate> candidate = planner.candidate_of(other);
+    if (!candidate) continue;
+    if (!planner.sends(*candidate)) alone.push_back(*candidate);
+    all.push_back(std::move(*candidate));
   }
-  const std::optional<Candidate> best = solve(planner, budget_bytes, candidates);
+  const std::optional<Candidate> best = planner.solve(budget_bytes, alone, all).best;
   if (!best) {
     if (options.stop.stop_requested()) throw planner::stopped_early();
     throw planner.infeasible(budget_bytes);
@@ -68,14 +60,15 @@ std::vector<std::optional<Plan>> frontier(const StepTrace& trace, std::span<cons
   // From the smallest budget up: what fits a smaller one fits.
   Planner planner(trace, options);
   std::vector<std::optional<Plan>> plans(budgets.size());
-  std::vector<Candidate> known;
+  std::vector<Candidate> known, known_best;
   for (std::size_t i : order) {
-    std::optional<Candidate> best = solve(planner, budgets[i], known);
-    if (!best) continue;
-    plans[i] = planner.plan_of(*best, budgets[i]);
-    known.assign(1, std::move(*best));
+    Found found = planner.solve(budgets[i], known, known_best);
+    if (found.alone) known.assign(1, std::move(*found.alone));
+    if (!found.best) continue;
+    plans[i] = planner.plan_of(*found.best, budgets[i]);
+    known_best.assign(1, std::move(*found.best));
   }
-  if (known.empty() && !budgets.empty() && options.stop.stop_requested())
+  if (known_best.empty() && !budgets.empty() && options.stop.stop_requested())
     throw planner::stopped_early();
   return plans;
 }

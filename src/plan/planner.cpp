@@ -41,35 +41,73 @@ const Candidate* start_of(std::span<const Candidate> known, int64_t budget) {
   return start;
 }
 
+std::optional<Problem> compile_stored(const StepTrace& trace) {
+  if (!trace.store) return std::nullopt;
+  return compile(trace, Store::take);
+}
+
 }  // namespace
 
+Planner::Methods::Methods(const Problem& problem_of, const PlanOptions& options)
+    : problem(problem_of), chain(problem, options), search(problem, chain.segments(), options) {}
+
+Candidate Planner::Methods::judged(const Labels& labels, int64_t budget) {
+  Candidate candidate{search.steps_of(labels, budget), {}};
+  Simulator(problem).run(candidate.steps, candidate.outcome);
+  return candidate;
+}
+
 Planner::Planner(const StepTrace& trace, const PlanOptions& options)
-    : trace_(trace), options_(options), problem_(compile(trace)) {
+    : trace_(trace),
+      options_(options),
+      problem_(compile(trace, Store::leave)),
+      stored_(compile_stored(trace)) {
   if (options.evaluations < 0 || options.slots < 1 || options.options_per_block < 1) {
     throw UsageError("options of a plan below their least: evaluations 0, slots 1, options 1",
                      "leave them at their defaults");
   }
-  plain_ = judged(plain_steps(problem_));
+  plain_.steps = plain_steps(problem_);
+  Simulator(problem_).run(plain_.steps, plain_.outcome);
 }
 
-Candidate Planner::judged(Steps steps) {
-  Candidate candidate{std::move(steps), {}};
-  Simulator(problem_).run(candidate.steps, candidate.outcome);
-  return candidate;
+bool Planner::sends(const Candidate& candidate) const {
+  return std::any_of(candidate.steps.begin(), candidate.steps.end(), [&](const Step& step) {
+    return !step.is_event() && problem().role[step.op] == Role::send;
+  });
 }
 
-void Planner::prepare() {
-  if (chain_) return;
-  chain_.emplace(problem_, options_);
-  search_.emplace(problem_, chain_->segments(), options_);
+Planner::Methods& Planner::alone() {
+  if (!alone_methods_) alone_methods_.emplace(problem_, options_);
+  return *alone_methods_;
 }
 
-std::optional<Candidate> Planner::solve(int64_t budget, std::span<const Candidate> known) {
+Planner::Methods& Planner::stored() {
+  if (!stored_methods_) stored_methods_.emplace(*stored_, options_);
+  return *stored_methods_;
+}
+
+Found Planner::solve(int64_t budget, std::span<const Candidate> known,
+                     std::span<const Candidate> known_best) {
+  Found found;
+  found.alone = solve_alone(budget, known);
+  if (!found.alone && lowest_alone().outcome.peak <= budget) {
+    found.alone = solve_alone(budget, {&lowest_alone(), 1});
+  }
+  found.best = found.alone;
+  if (!stored_) return found;
+  offload(budget, known_best, found.best);
+  if (!found.best && lowest().outcome.peak <= budget) {
+    offload(budget, {&lowest(), 1}, found.best);
+  }
+  return found;
+}
+
+std::optional<Candidate> Planner::solve_alone(int64_t budget, std::span<const Candidate> known) {
   if (plain_.outcome.peak <= budget) return plain_;
   if (least_peak(problem_) > budget) return std::nullopt;
   std::optional<Candidate> best;
   for (const Candidate& candidate : known) take_better(best, candidate, budget);
-  if (!best && lowest_) take_better(best, *lowest_, budget);
+  if (!best && lowest_alone_) take_better(best, *lowest_alone_, budget);
   try {
     improve(budget, known, best);
   } catch (const Stopped&) {
@@ -80,52 +118,107 @@ std::optional<Candidate> Planner::solve(int64_t budget, std::span<const Candidat
 
 void Planner::improve(int64_t budget, std::span<const Candidate> known,
                       std::optional<Candidate>& best) {
-  prepare();
+  auto& [problem, chain, search] = alone();
   const Candidate* from_known = start_of(known, budget);
-  for (Candidate& candidate : chain_->solve(budget))
-    take_better(best, std::move(candidate), budget);
+  for (Candidate& candidate : chain.solve(budget)) take_better(best, std::move(candidate), budget);
   if (options_.evaluations == 0) return;
 
-  search_->restart(options_.seed);
+  search.restart(options_.seed);
   const auto search_from = [&](const Labels& labels) {
     leave_if_stopped(options_.stop);
-    Labelled found = search_->anneal(labels, budget);
+    Labelled found = search.anneal(labels, budget);
     if (found.outcome.peak > budget) return;
-    found = search_->climb(found, budget);
-    take_better(best, judged(search_->steps_of(found.labels)), budget);
+    found = search.climb(found, budget);
+    take_better(best, alone().judged(found.labels, budget), budget);
   };
   const std::optional<Candidate> before = best;
-  search_from(search_->greedy(budget));
-  search_from(search_->keep_all());
-  if (before) search_from(search_->labels_of(before->steps));
+  search_from(search.greedy(budget));
+  search_from(search.keep_all());
+  if (before) search_from(search.labels_of(before->steps));
   if (from_known != nullptr && (!before || before->steps != from_known->steps)) {
-    search_from(search_->labels_of(from_known->steps));
+    search_from(search.labels_of(from_known->steps));
   }
   // The best of all a few times more: each search takes another way.
   for (int again = 0; best && again < kAgain; ++again) {
-    search_from(search_->labels_of(best->steps));
+    search_from(search.labels_of(best->steps));
   }
 }
 
-const Candidate& Planner::lowest() {
-  if (lowest_) return *lowest_;
-  lowest_ = plain_;
+// Whether any value could be sent and fetched within the time of the best.
+bool Planner::may_gain(const std::optional<Candidate>& best) const {
+  if (best && best->outcome.time <= plain_.outcome.time) return false;
+  for (Index v = 0; v < stored_->values; ++v) {
+    const double transfers = stored_->send_us[v] + stored_->fetch_us[v];
+    if (stored_->movable[v] && (!best || transfers < best->outcome.time)) return true;
+  }
+  return false;
+}
+
+// Takes the best further with the store. Where there is one, what is found without a send is left:
+// it would be another answer to the question that has been answered without the store.
+void Planner::offload(int64_t budget, std::span<const Candidate> known,
+                      std::optional<Candidate>& best) {
+  const auto take = [&, all = !best](Candidate candidate) {
+    if (all || sends(candidate)) take_better(best, std::move(candidate), budget);
+  };
+  if (!may_gain(best) || least_peak(*stored_) > budget) return;
+  for (const Candidate& candidate : known) take(candidate);
   try {
-    lower(*lowest_);
+    auto& [problem, chain, search] = stored();
+    for (Candidate& candidate : chain.solve(budget)) take(std::move(candidate));
+    if (options_.evaluations == 0) return;
+    search.restart(options_.seed);
+    const auto search_from = [&](const Labels& labels) {
+      leave_if_stopped(options_.stop);
+      if (best && best->outcome.time <= plain_.outcome.time) return;
+      Labelled found = search.anneal(labels, budget);
+      if (found.outcome.peak > budget) return;
+      found = search.climb(found, budget);
+      take(stored().judged(found.labels, budget));
+    };
+    const std::optional<Candidate> before = best;
+    search_from(search.greedy(budget));
+    if (before) search_from(search.labels_of(before->steps));
+    const Candidate* from_known = start_of(known, budget);
+    if (from_known != nullptr) search_from(search.labels_of(from_known->steps));
+    for (int again = 0; best && again < kAgain; ++again) {
+      search_from(search.labels_of(best->steps));
+    }
+  } catch (const Stopped&) {
+    // The best so far.
+  }
+}
+
+const Candidate& Planner::lowest_alone() {
+  if (lowest_alone_) return *lowest_alone_;
+  lowest_alone_ = plain_;
+  try {
+    lower(alone(), *lowest_alone_);
+  } catch (const Stopped&) {
+    // The lowest so far.
+  }
+  return *lowest_alone_;
+}
+
+const Candidate& Planner::lowest() {
+  if (!stored_) return lowest_alone();
+  if (lowest_) return *lowest_;
+  lowest_ = lowest_alone();
+  try {
+    lower(stored(), *lowest_);
   } catch (const Stopped&) {
     // The lowest so far.
   }
   return *lowest_;
 }
 
-void Planner::lower(Candidate& best) {
-  prepare();
+void Planner::lower(Methods& methods, Candidate& best) {
   // The programme is finer the smaller the budget is: ask again just below what was found.
   for (int failures = 0; failures < 2;) {
     const int64_t budget = best.outcome.peak - 1 - best.outcome.peak / (failures == 0 ? 8 : 50);
     if (budget < 1) break;
     bool found = false;
-    for (Candidate& candidate : chain_->solve(budget)) {
+    for (Candidate& candidate : methods.chain.solve(budget)) {
       if (candidate.outcome.peak >= best.outcome.peak) continue;
       best = std::move(candidate);
       found = true;
@@ -133,11 +226,12 @@ void Planner::lower(Candidate& best) {
     if (!found) ++failures;
   }
   if (options_.evaluations == 0) return;
-  search_->restart(options_.seed);
-  for (const Labels& start : {search_->labels_of(best.steps), search_->keep_all()}) {
+  Search& search = methods.search;
+  search.restart(options_.seed);
+  for (const Labels& start : {search.labels_of(best.steps), search.keep_all()}) {
     leave_if_stopped(options_.stop);
-    const Labelled found = search_->lower(start);
-    if (found.outcome.peak < best.outcome.peak) best = judged(search_->steps_of(found.labels));
+    const Labelled found = search.lower(start);
+    if (found.outcome.peak < best.outcome.peak) best = methods.judged(found.labels, 0);
   }
 }
 
@@ -145,11 +239,11 @@ std::optional<Candidate> Planner::candidate_of(const Plan& plan) const {
   if (plan.decisions.size() != trace_.values.size()) return std::nullopt;
   Candidate candidate;
   try {
-    candidate.steps = steps_of(problem_, plan.steps);
+    candidate.steps = steps_of(problem(), plan.steps);
   } catch (const UsageError&) {
     return std::nullopt;
   }
-  if (!Simulator(problem_).run(candidate.steps, candidate.outcome)) return std::nullopt;
+  if (!Simulator(problem()).run(candidate.steps, candidate.outcome)) return std::nullopt;
   return candidate;
 }
 
@@ -159,11 +253,11 @@ Plan Planner::plan_of(const Candidate& candidate, int64_t budget) {
   plan.measurement = measurement_of(trace_);
   plan.budget_bytes = budget;
   plan.seed = options_.seed;
-  describe(problem_, candidate.steps, plan);
+  describe(problem(), candidate.steps, plan);
   plan.bound_microseconds = plan.plain_microseconds;
   if (options_.bound && plan.plain_peak_bytes > budget) {
     plan.bound_microseconds += least_extra_time(
-        problem_, budget, plan.microseconds - plan.plain_microseconds, options_.stop);
+        problem(), budget, plan.microseconds - plan.plain_microseconds, options_.stop);
     // Sums of other orders: never above by a last digit.
     plan.bound_microseconds = std::min(plan.bound_microseconds, plan.microseconds);
   }
@@ -173,13 +267,13 @@ Plan Planner::plan_of(const Candidate& candidate, int64_t budget) {
 std::string Planner::name_of(const Step& step) const {
   if (step.is_event()) return trace_.events[step.event()].name;
   if (step.op < problem_.operators) return trace_.operators[step.op].name;
-  return "encoding";
+  return problem().role[step.op] <= Role::decode ? "encoding" : "a transfer";
 }
 
 std::vector<Index> Planner::live_at(const Candidate& candidate, std::size_t step) {
   Outcome outcome;
   std::vector<Life> lives;
-  Simulator(problem_).run(candidate.steps, outcome, nullptr, &lives);
+  Simulator(problem()).run(candidate.steps, outcome, nullptr, &lives);
   std::vector<Index> live;
   for (const Life& life : lives) {
     const auto at = static_cast<Index>(step);

@@ -29,6 +29,7 @@ void add_operators(const StepTrace& trace, Problem& problem) {
     problem.replayable.push_back(op.replayable ? 1 : 0);
     problem.kind.push_back(kinds.try_emplace(op.name, kinds.size()).first->second);
     problem.rank.push_back(2 * i);
+    problem.role.push_back(Role::run);
     for (Index v : op.reads) problem.last_read[v] = i;
     for (Index v : op.makes) {
       problem.producer[v] = i;
@@ -75,9 +76,42 @@ void add_codecs(const StepTrace& trace, Problem& problem) {
     problem.makes.add({v});
     problem.scratch.insert(problem.scratch.end(), 2, 0);
     problem.rank.insert(problem.rank.end(), 2, rank);
+    problem.role.insert(problem.role.end(), {Role::encode, Role::decode});
     problem.bytes.push_back(form->bytes);
     problem.producer.push_back(problem.encoder[v]);
   }
+}
+
+Index add_transfer(Problem& problem, Role role, Index v, std::initializer_list<Index> reads,
+                   std::initializer_list<Index> makes) {
+  problem.time.push_back(0);  // transfers run beside the step
+  problem.scratch.push_back(0);
+  problem.rank.push_back(2 * problem.producer[v] + 1);
+  problem.role.push_back(role);
+  problem.reads.add(reads);
+  problem.makes.add(makes);
+  return problem.all_operators() - 1;
+}
+
+void add_store(const StepTrace& trace, Problem& problem) {
+  const TracedStore& store = *trace.store;
+  problem.has_store = true;
+  std::vector<std::vector<Index>> send_after(trace.operators.size());
+  for (Index v = 0; v < problem.values; ++v) {
+    const auto bytes = static_cast<double>(problem.bytes[v]);
+    const Index copy = problem.all_values();
+    problem.sender.push_back(add_transfer(problem, Role::send, v, {v}, {copy}));
+    problem.settler.push_back(add_transfer(problem, Role::settle, v, {v}, {}));
+    problem.fetcher.push_back(add_transfer(problem, Role::fetch, v, {copy}, {v}));
+    problem.send_us.push_back(store.latency_us + bytes / store.send_bytes_per_us);
+    problem.fetch_us.push_back(store.latency_us + bytes / store.fetch_bytes_per_us);
+    problem.held.push_back(0);
+    problem.movable.push_back(problem.bytes[v] > 0 && problem.bytes[v] >= store.least_bytes);
+    problem.bytes.push_back(0);
+    problem.producer.push_back(problem.sender[v]);
+    send_after[problem.saved_at[v]].push_back(v);
+  }
+  problem.send_after = lists_of(send_after);
 }
 
 void add_events(const StepTrace& trace, Problem& problem) {
@@ -96,7 +130,11 @@ void add_events(const StepTrace& trace, Problem& problem) {
       needed_at[v].push_back(j);
       const bool asked_for = std::binary_search(unpacked.begin(), unpacked.end(), v) ||
                              std::binary_search(before.begin(), before.end(), v);
-      if (!asked_for) problem.fixed[v] = 1;
+      if (asked_for) continue;
+      problem.fixed[v] = 1;
+      if (!problem.has_store) continue;
+      problem.held[v] = 1;
+      problem.movable[v] = 0;
     }
     problem.event_time.push_back(event.microseconds);
     problem.event_bytes.push_back(event.gradient_bytes + event.scratch_bytes);
@@ -119,12 +157,13 @@ void add_events(const StepTrace& trace, Problem& problem) {
 
 }  // namespace
 
-Problem compile(const StepTrace& trace) {
+Problem compile(const StepTrace& trace, Store store) {
   check_trace(trace);
   Problem problem;
   add_operators(trace, problem);
   add_values(trace, problem);
   add_codecs(trace, problem);
+  if (store == Store::take && trace.store) add_store(trace, problem);
   add_events(trace, problem);
   return problem;
 }

@@ -11,7 +11,8 @@
 // beforehand.
 //
 // To encode and to decode are operators here, behind those of the trace; the smaller forms are
-// values behind those of the trace. So the simulator knows operators and values only.
+// values behind those of the trace. So the simulator knows operators and values only. Behind these
+// come the store's operators, and the copies in it as values of no bytes.
 
 namespace reprise::planner {
 
@@ -44,6 +45,16 @@ class Lists {
   std::vector<Index> items_;
 };
 
+/// What an operator does.
+enum class Role : uint8_t {
+  run,
+  encode,
+  decode,
+  send,
+  settle,  // a value that was sent may go from here on
+  fetch,
+};
+
 struct Problem {
   Index operators = 0;  // of the trace
   Index events = 0;
@@ -56,6 +67,7 @@ struct Problem {
   std::vector<char> replayable;
   std::vector<Index> kind;  // equal for operators of one name
   std::vector<Index> rank;  // in which order operators of one replay run
+  std::vector<Role> role;
 
   // By value; smaller forms follow the values of the trace.
   std::vector<int64_t> bytes;
@@ -67,6 +79,12 @@ struct Problem {
   std::vector<Index> held_until;        // position of the plain step, or none
   Lists needed_at;                      // events, ascending
 
+  // By value, with a store: operators, what they take of its queue, and whether it is any use.
+  std::vector<Index> sender, settler, fetcher;
+  std::vector<double> send_us, fetch_us;
+  std::vector<char> held;     // by the program, in the backward pass: it cannot be sent
+  std::vector<char> movable;  // not held, and large enough
+
   // By event.
   std::vector<double> event_time;
   std::vector<int64_t> event_bytes;       // gradients and scratch
@@ -77,13 +95,19 @@ struct Problem {
 
   Lists released_at;   // values, by position of the plain step
   Lists encode_after;  // values, by operator
+  Lists send_after;    // values, by operator; with a store
   bool holds_any = false;
+  bool has_store = false;
 
   Index all_operators() const { return static_cast<Index>(time.size()); }
   Index all_values() const { return static_cast<Index>(bytes.size()); }
 };
 
-/// Checks the trace as check_trace() does.
-Problem compile(const StepTrace& trace);
+/// Whether a problem knows of the trace's store, if there is one.
+enum class Store : uint8_t { leave, take };
+
+/// Checks the trace as check_trace() does. Operators and values have the same indices with a store
+/// and without.
+Problem compile(const StepTrace& trace, Store store = Store::take);
 
 }  // namespace reprise::planner

@@ -29,6 +29,10 @@ double Scheduler::build(const Labels& labels, Steps& steps) {
       steps.push_back({problem_.encoder[v], kAll});
       extra += problem_.time[problem_.encoder[v]];
     }
+    if (!problem_.has_store) continue;
+    for (Index v : problem_.send_after[i]) {
+      if (labels[v] == Label::offload) steps.push_back({problem_.sender[v], kAll});
+    }
   }
   std::fill(present_.begin(), present_.end(), 1);
   for (Index v = 0; v < problem_.values; ++v) {
@@ -87,8 +91,7 @@ void Scheduler::begin_segment(Index event, const Labels& labels) {
 
 void Scheduler::want(Index value, const Labels& labels) {
   if (present_[value]) return;
-  const Index op =
-      labels[value] == Label::encode ? problem_.decoder[value] : problem_.producer[value];
+  const Index op = operator_for(problem_, value, labels[value]);
   if (marked_[op]) return;
   marked_[op] = 1;
   stack_.push_back(op);
@@ -102,7 +105,7 @@ void Scheduler::collect(Index event, const Labels& labels) {
     const Index op = stack_.back();
     stack_.pop_back();
     closure_.push_back(op);
-    if (op >= problem_.operators) continue;  // its smaller form is always there
+    if (op >= problem_.operators) continue;  // its smaller form, or its copy, is always there
     for (Index v : problem_.reads[op]) want(v, labels);
   }
   std::sort(closure_.begin(), closure_.end(),
@@ -120,7 +123,8 @@ void delete_dead(const Problem& problem, Steps& steps) {
     } else if (step.op == next_operator && next_operator < problem.operators) {
       first[p] = 1;
       position = ++next_operator;
-    } else if (problem.holds_any && step.op < problem.operators) {
+    } else if (problem.holds_any &&
+               (step.op < problem.operators || problem.role[step.op] == Role::fetch)) {
       // What the program itself still holds is not made again.
       std::size_t result = 0;
       for (Index v : problem.makes[step.op]) {
@@ -135,6 +139,12 @@ void delete_dead(const Problem& problem, Steps& steps) {
       for (Index v : problem.needs[step.event()]) needed[v] = 1;
       continue;
     }
+    if (problem.role[step.op] == Role::settle) {
+      const Index v = problem.reads[step.op].front();
+      dead[p] = !needed[problem.makes[problem.sender[v]].front()];
+      if (!dead[p]) needed[v] = 1;
+      continue;
+    }
     Mask leaves = 0;
     std::size_t result = 0;
     for (Index v : problem.makes[step.op]) {
@@ -145,7 +155,7 @@ void delete_dead(const Problem& problem, Steps& steps) {
       ++result;
     }
     const bool encodes =
-        step.op >= problem.operators && problem.makes[step.op].front() >= problem.values;
+        problem.role[step.op] == Role::encode || problem.role[step.op] == Role::send;
     if (first[p] || (encodes && leaves != 0)) {
       step.leaves = kAll;
     } else if (leaves == 0) {

@@ -14,6 +14,7 @@ namespace reprise::planner {
 enum class Label : uint8_t {
   keep,       // after the forward pass, as long as anyone needs it
   encode,     // keep the smaller form
+  offload,    // keep it in the store; once fetched, it stays within the segment
   retain,     // drop; once replayed, it stays until its last use
   segment,    // drop; once replayed, it stays within the segment
   transient,  // drop; once replayed, it serves one event
@@ -21,6 +22,13 @@ enum class Label : uint8_t {
 using Labels = std::vector<Label>;
 
 inline bool is_dropped(Label label) { return label >= Label::retain; }
+
+/// What brings a value back that is not there.
+inline Index operator_for(const Problem& problem, Index value, Label label) {
+  if (label == Label::encode) return problem.decoder[value];
+  if (label == Label::offload) return problem.fetcher[value];
+  return problem.producer[value];
+}
 
 /// Makes schedules. Replays are lazy: at the first unpack that needs one, the operators between it
 /// and what is there run, in the order of the tape.
@@ -44,7 +52,8 @@ class Scheduler {
   std::vector<Index> stack_, closure_, in_segment_, transient_;
 };
 
-/// Deletes replays, and results of replays, that nobody uses. First runs stay.
+/// Deletes replays, and results of replays, that nobody uses, and transfers likewise. First runs
+/// stay.
 void delete_dead(const Problem& problem, Steps& steps);
 
 /// Moves replays to directly before the next event that unpacks: they can be run nowhere else.

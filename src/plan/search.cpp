@@ -17,6 +17,9 @@ namespace {
 // Steps that one annealing may simulate; keeps the time of long traces in bounds.
 constexpr double kMostWork = 3e7;
 
+// What it takes longer to judge a schedule that sends: its transfers are placed first.
+constexpr double kPlacing = 4;
+
 // Temperatures at the beginning and the end, in times of a forward operator.
 constexpr double kHot = 1.0;
 constexpr double kCold = 5e-3;
@@ -48,6 +51,7 @@ Search::Search(const Problem& problem, const std::vector<Index>& segments,
     : problem_(problem),
       scheduler_(problem, segments),
       simulator_(problem),
+      placer_(problem),
       evaluations_(options.evaluations),
       stop_(options.stop),
       random_(options.seed),
@@ -59,7 +63,8 @@ Search::Search(const Problem& problem, const std::vector<Index>& segments,
     std::size_t result = 0;
     for (Index v : problem.makes[i]) {
       const std::size_t r = result++;
-      if (!large[v] || !asked[v] || problem.fixed[v]) continue;
+      const bool stays = problem.fixed[v] && !can_be(v, Label::offload);
+      if (!large[v] || !asked[v] || stays) continue;
       candidates_.push_back(v);
       const auto key = std::tuple(problem.kind[i], r, problem.bytes[v]);
       class_of_[v] = known.try_emplace(key, known.size()).first->second;
@@ -72,31 +77,47 @@ Search::Search(const Problem& problem, const std::vector<Index>& segments,
   usual_time_ /= std::max(1, problem.operators);
 }
 
-Outcome Search::judge(const Labels& labels, std::vector<int64_t>* curve) {
-  scheduler_.build(labels, steps_);
+bool Search::can_be(Index value, Label label) const {
+  if (label == Label::keep) return true;
+  if (label == Label::encode) return problem_.encoder[value] != kNone && !problem_.fixed[value];
+  if (label == Label::offload) return problem_.has_store && problem_.movable[value];
+  return !problem_.fixed[value];
+}
+
+// Of the schedule in steps_, whose transfers are placed.
+Outcome Search::judge_steps(int64_t budget, std::vector<int64_t>* curve) {
+  if (problem_.has_store) placer_.place(budget, steps_);
   Outcome outcome;
   simulator_.run(steps_, outcome, curve);
   return outcome;
 }
 
-Steps Search::steps_of(const Labels& labels) {
+Outcome Search::judge(const Labels& labels, int64_t budget, std::vector<int64_t>* curve) {
+  scheduler_.build(labels, steps_);
+  return judge_steps(budget, curve);
+}
+
+Steps Search::steps_of(const Labels& labels, int64_t budget) {
   Steps steps;
   scheduler_.build(labels, steps);
   delete_dead(problem_, steps);
+  if (problem_.has_store) placer_.place(budget, steps);
   return steps;
 }
 
 int Search::affordable(std::size_t steps) const {
   const double most = kMostWork / static_cast<double>(std::max<std::size_t>(1, steps));
-  return static_cast<int>(std::min<double>(evaluations_, most));
+  const double tries = std::min<double>(evaluations_, most);
+  return static_cast<int>(problem_.has_store ? tries / kPlacing : tries);
 }
 
 Labels Search::labels_of(const Steps& steps) const {
   Labels labels = keep_all();
   for (const Step& step : steps) {
     if (step.is_event() || step.op < problem_.operators) continue;
-    const Index made = problem_.makes[step.op].front();
-    if (made >= problem_.values) labels[problem_.reads[step.op].front()] = Label::encode;
+    const Role role = problem_.role[step.op];
+    if (role == Role::encode) labels[problem_.reads[step.op].front()] = Label::encode;
+    if (role == Role::send) labels[problem_.reads[step.op].front()] = Label::offload;
   }
   Index next_operator = 0;
   for (const Step& step : steps) {
@@ -107,7 +128,10 @@ Labels Search::labels_of(const Steps& steps) const {
     }
     std::size_t result = 0;
     for (Index v : problem_.makes[step.op]) {
-      if (!has(step.leaves, result++) || problem_.fixed[v] || labels[v] == Label::encode) continue;
+      if (!has(step.leaves, result++) || problem_.fixed[v] || labels[v] == Label::encode ||
+          labels[v] == Label::offload) {
+        continue;
+      }
       labels[v] = labels[v] == Label::keep ? Label::retain : Label::segment;
     }
   }
@@ -122,17 +146,25 @@ Labels Search::greedy(int64_t budget) {
     for (int64_t bytes : curve) excess += static_cast<double>(std::max<int64_t>(0, bytes - budget));
     return excess;
   };
-  Outcome now = judge(labels, &curve);
+  Outcome now = judge(labels, budget, &curve);
   double excess = excess_of();
   int left = affordable(steps_.size());
+  std::vector<Label> fate(problem_.values, Label::retain);  // the cheaper one
   const auto score = [&](Index v) {
-    labels[v] = Label::retain;
-    const Outcome then = judge(labels, &curve);
-    const double less = excess - excess_of();
+    double best = std::numeric_limits<double>::infinity();
+    for (Label label : {Label::retain, Label::offload}) {
+      if (!can_be(v, label)) continue;
+      labels[v] = label;
+      const Outcome then = judge(labels, budget, &curve);
+      const double less = excess - excess_of();
+      --left;
+      const double price = std::max(0.0, then.time - now.time) / less;
+      if (less <= 0 || price >= best) continue;
+      best = price;
+      fate[v] = label;
+    }
     labels[v] = Label::keep;
-    --left;
-    if (less <= 0) return std::numeric_limits<double>::infinity();
-    return std::max(0.0, then.time - now.time) / less;
+    return best;
   };
 
   // Scores of before are good guesses: only the best is worked out again.
@@ -150,18 +182,21 @@ Labels Search::greedy(int64_t budget) {
       queue.emplace(again, v);
       continue;
     }
-    labels[v] = Label::retain;
-    now = judge(labels, &curve);
+    labels[v] = fate[v];
+    now = judge(labels, budget, &curve);
     excess = excess_of();
   }
   return labels;
 }
 
 Label Search::other_label(Index value, Label now) {
-  const bool encodable = problem_.encoder[value] != kNone;
+  if (problem_.fixed[value]) return now == Label::keep ? Label::offload : Label::keep;
+  const std::size_t encodes = can_be(value, Label::encode) ? 2 : 0;
+  const std::size_t sends = can_be(value, Label::offload) ? 3 : 0;
   while (true) {
     Label label = Label::keep;
-    switch (below(encodable ? 8 : 6)) {
+    const std::size_t draw = below(6 + encodes + sends);
+    switch (draw) {
       case 0:
       case 1:
         label = Label::keep;
@@ -177,7 +212,7 @@ Label Search::other_label(Index value, Label now) {
         label = Label::transient;
         break;
       default:
-        label = Label::encode;
+        label = draw < 6 + encodes ? Label::encode : Label::offload;
     }
     if (label != now) return label;
   }
@@ -195,15 +230,14 @@ void Search::change(Labels& labels) {
     std::size_t from = below(members.size()), to = below(members.size());
     if (from > to) std::swap(from, to);
     for (std::size_t i = from; i <= to; ++i) {
-      if (label != Label::encode || problem_.encoder[members[i]] != kNone) {
-        labels[members[i]] = label;
-      }
+      if (can_be(members[i], label)) labels[members[i]] = label;
     }
     labels[v] = label;
   } else {
     const Index u = candidates_[below(candidates_.size())];
     const Label mine = labels[v], others = labels[u];
-    if (mine == Label::encode || others == Label::encode) {
+    if (mine == Label::encode || others == Label::encode || !can_be(v, others) ||
+        !can_be(u, mine)) {
       labels[v] = label;
     } else if (move == 8) {
       labels[v] = others;
@@ -216,10 +250,10 @@ void Search::change(Labels& labels) {
 }
 
 template <class Cost, class IsBetter>
-Labelled Search::anneal(const Labels& start, int64_t budget, const Cost& cost_of,
+Labelled Search::anneal(const Labels& start, int64_t budget, int64_t room, const Cost& cost_of,
                         const IsBetter& is_better) {
   Labels now = start, next;
-  Outcome outcome = judge(now);
+  Outcome outcome = judge(now, room);
   Labelled best{now, outcome};
   double price = 1;
   double cost = cost_of(outcome, price);
@@ -241,8 +275,7 @@ Labelled Search::anneal(const Labels& start, int64_t budget, const Cost& cost_of
     // Most moves are refused for their time alone, which needs no simulation.
     const double extra = scheduler_.build(next, steps_);
     if (cost_of({plain_.time + extra, 0, 0}, price) > accepted) continue;
-    Outcome then;
-    simulator_.run(steps_, then);
+    const Outcome then = judge_steps(room);
     const double then_cost = cost_of(then, price);
     if (then_cost > accepted) continue;
     now = next;
@@ -255,7 +288,7 @@ Labelled Search::anneal(const Labels& start, int64_t budget, const Cost& cost_of
 
 Labelled Search::anneal(const Labels& start, int64_t budget) {
   return anneal(
-      start, budget,
+      start, budget, budget,
       [&](const Outcome& o, double price) {
         if (o.peak <= budget) return o.time;
         const double above = static_cast<double>(o.peak - budget) / static_cast<double>(budget);
@@ -271,7 +304,7 @@ Labelled Search::lower(const Labels& start) {
   // The peak as a time, so that one set of temperatures serves; of two like peaks, the faster.
   const double weight = plain_.time / static_cast<double>(std::max<int64_t>(1, plain_.peak));
   return anneal(
-      start, plain_.peak,
+      start, plain_.peak, 0,
       [&](const Outcome& o, double) {
         return static_cast<double>(o.peak) * weight + o.time * 1e-4;
       },
@@ -280,12 +313,12 @@ Labelled Search::lower(const Labels& start) {
 
 Labelled Search::climb(const Labelled& from, int64_t budget) {
   Labelled best = from;
-  judge(best.labels);
+  judge(best.labels, budget);
   int left = affordable(steps_.size()) / 2;
   const auto is_over = [&] { return left <= 0 || stop_.stop_requested(); };
   const auto accept = [&](const Labels& labels) {
     --left;
-    const Outcome outcome = judge(labels);
+    const Outcome outcome = judge(labels, budget);
     if (outcome.peak > budget || outcome.time >= best.outcome.time) return false;
     best = {labels, outcome};
     return true;
@@ -296,6 +329,9 @@ Labelled Search::climb(const Labelled& from, int64_t budget) {
       Labels labels = best.labels;
       labels[v] = Label::keep;
       if (accept(labels)) return true;
+      if (!is_dropped(best.labels[v]) || !can_be(v, Label::offload)) continue;
+      labels[v] = Label::offload;
+      if (accept(labels)) return true;
     }
     return false;
   };
@@ -304,11 +340,14 @@ Labelled Search::climb(const Labelled& from, int64_t budget) {
       if (best.labels[v] == Label::keep || is_over()) continue;
       Labels labels = best.labels;
       labels[v] = Label::keep;
-      if (--left; judge(labels).time >= best.outcome.time) continue;
+      if (--left; judge(labels, budget).time >= best.outcome.time) continue;
       for (Index u : candidates_) {
         if (u == v || labels[u] != Label::keep || is_over()) continue;
-        labels[u] = Label::retain;
-        if (accept(labels)) return true;
+        for (Label label : {Label::retain, Label::offload}) {
+          if (!can_be(u, label)) continue;
+          labels[u] = label;
+          if (accept(labels)) return true;
+        }
         labels[u] = Label::keep;
       }
     }

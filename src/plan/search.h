@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/schedule.h"
+#include "plan/transfers.h"
 
 // Search on labels: greedy dropping, simulated annealing, hill-climbing. Every move is judged by
 // the simulator; the seed decides the rest.
@@ -31,27 +32,31 @@ class Search {
   /// The nearest labels to a schedule.
   Labels labels_of(const Steps& steps) const;
 
-  /// Drops, from keep_all(), what costs least time for each byte above the budget that it takes
-  /// away, until the budget is kept or nothing helps.
+  /// Drops or sends, from keep_all(), what costs least time for each byte above the budget that it
+  /// takes away, until the budget is kept or nothing helps.
   Labels greedy(int64_t budget);
 
   /// The fastest found that keeps the budget; if there is none, the lowest peak found.
   Labelled anneal(const Labels& start, int64_t budget);
 
-  /// Keeps one more; keeps one and drops another; as long as that is faster within the budget.
+  /// Keeps one more, or sends it; keeps one and drops another; as long as that is faster within the
+  /// budget.
   /// REQUIRES: `from` keeps the budget.
   Labelled climb(const Labelled& from, int64_t budget);
 
   /// The lowest peak found, at any price.
   Labelled lower(const Labels& start);
 
-  Steps steps_of(const Labels& labels);
+  /// Transfers are placed for the budget.
+  Steps steps_of(const Labels& labels, int64_t budget);
 
  private:
   template <class Cost, class IsBetter>
-  Labelled anneal(const Labels& start, int64_t budget, const Cost& cost_of,
+  Labelled anneal(const Labels& start, int64_t budget, int64_t room, const Cost& cost_of,
                   const IsBetter& is_better);
-  Outcome judge(const Labels& labels, std::vector<int64_t>* curve = nullptr);
+  Outcome judge(const Labels& labels, int64_t budget, std::vector<int64_t>* curve = nullptr);
+  Outcome judge_steps(int64_t budget, std::vector<int64_t>* curve = nullptr);
+  bool can_be(Index value, Label label) const;
   int affordable(std::size_t steps) const;
   Label other_label(Index value, Label now);
   void change(Labels& labels);
@@ -61,6 +66,7 @@ class Search {
   const Problem& problem_;
   Scheduler scheduler_;
   Simulator simulator_;
+  Placer placer_;
   const int evaluations_;
   const std::stop_token stop_;
   std::mt19937_64 random_;

@@ -1,12 +1,50 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "plan/simulate.h"
 
+#include <algorithm>
+
 namespace reprise::planner {
 
 void Simulator::end_life(Index v, std::vector<Life>* lives) {
   change_[first_[v]] += problem_.bytes[v];
   change_[last_[v] + 1] -= problem_.bytes[v];
   if (lives != nullptr) lives->push_back({v, first_[v], last_[v]});
+  if (!moves_.empty() && moves_[v]) {
+    moved_.push_back({v, first_[v], last_[v]});
+    moves_[v] = 0;
+  }
+}
+
+double Simulator::time_with_waits(std::span<const Step> steps, std::vector<double>* begins) {
+  std::sort(moved_.begin(), moved_.end(),
+            [](const Life& a, const Life& b) { return a.last < b.last; });
+  written_.assign(static_cast<std::size_t>(problem_.values), 0);
+  read_.assign(static_cast<std::size_t>(problem_.all_values()), 0);
+  double time = 0, queue = 0;
+  auto ends = moved_.begin();
+  for (Index p = 0; p < static_cast<Index>(steps.size()); ++p) {
+    const Step& step = steps[p];
+    const bool waits = step.is_event() || problem_.role[step.op] <= Role::decode;
+    if (waits) {
+      const std::span<const Index> read =
+          step.is_event() ? problem_.needs[step.event()] : problem_.reads[step.op];
+      for (Index v : read) time = std::max(time, read_[v]);
+    }
+    if (begins != nullptr) (*begins)[p] = time;
+    if (waits) {
+      time += step.is_event() ? problem_.event_time[step.event()] : problem_.time[step.op];
+    } else if (problem_.role[step.op] == Role::send) {
+      const Index v = problem_.reads[step.op].front();
+      queue = written_[v] = std::max(time, queue) + problem_.send_us[v];
+    } else if (problem_.role[step.op] == Role::fetch) {
+      const Index v = problem_.makes[step.op].front();
+      queue = read_[v] = std::max(time, queue) + problem_.fetch_us[v];
+    }
+    for (; ends != moved_.end() && ends->last == p; ++ends) {
+      time = std::max({time, written_[ends->value], read_[ends->value]});
+    }
+  }
+  return time;
 }
 
 bool Simulator::run(std::span<const Step> steps, Outcome& outcome, std::vector<int64_t>* curve,
@@ -16,8 +54,11 @@ bool Simulator::run(std::span<const Step> steps, Outcome& outcome, std::vector<i
   beside_.resize(steps.size());
   first_.assign(problem_.bytes.size(), kNone);
   last_.resize(problem_.bytes.size());
+  moves_.assign(problem_.has_store ? problem_.bytes.size() : 0, 0);
+  moved_.clear();
 
   double time = 0;
+  bool transfers = false;
   Index next_operator = 0, next_event = 0;
   for (Index p = 0; p < count; ++p) {
     const Step& step = steps[p];
@@ -55,6 +96,13 @@ bool Simulator::run(std::span<const Step> steps, Outcome& outcome, std::vector<i
         beside += problem_.gradients_before[next_event];
       }
       beside_[p] = beside;
+      if (step.op >= problem_.operators && problem_.has_store) {
+        const Role role = problem_.role[step.op];
+        if (role == Role::send || role == Role::settle) beside_[p] = 0;
+        if (role == Role::send) moves_[problem_.reads[step.op].front()] = 1;
+        if (role == Role::fetch) moves_[problem_.makes[step.op].front()] = 1;
+        transfers = transfers || role == Role::send;
+      }
     }
     if (problem_.holds_any && position != kNone) {
       for (Index v : problem_.released_at[position]) {
@@ -66,7 +114,7 @@ bool Simulator::run(std::span<const Step> steps, Outcome& outcome, std::vector<i
     if (first_[v] >= 0) end_life(v, lives);
   }
 
-  outcome = {time, -1, 0};
+  outcome = {transfers ? time_with_waits(steps) : time, -1, 0};
   if (curve != nullptr) curve->resize(steps.size());
   int64_t live = 0;
   for (Index p = 0; p < count; ++p) {

@@ -6,8 +6,9 @@
 
 #include "plan/problem.h"
 
-// The judge: what a schedule takes, to the byte, in one linear pass. Everything that the planner
-// finds is judged here.
+// The judge: what a schedule takes, to the byte, in one linear pass; where values are sent, a
+// second pass has the time, with what it waits for the store. Everything that the planner finds is
+// judged here.
 
 namespace reprise::planner {
 
@@ -45,13 +46,24 @@ class Simulator {
   bool run(std::span<const Step> steps, Outcome& outcome, std::vector<int64_t>* curve = nullptr,
            std::vector<Life>* lives = nullptr);
 
+  /// When each step of the schedule that was run last begins to run.
+  std::vector<double> begins(std::span<const Step> steps) {
+    std::vector<double> begins(steps.size());
+    time_with_waits(steps, &begins);
+    return begins;
+  }
+
  private:
   void end_life(Index value, std::vector<Life>* lives);
+  double time_with_waits(std::span<const Step> steps, std::vector<double>* begins = nullptr);
 
   const Problem& problem_;
   std::vector<int64_t> change_;  // of live bytes, by step
   std::vector<int64_t> beside_;  // bytes of the step itself
   std::vector<Index> first_, last_;
+  std::vector<char> moves_;             // its life ends when the store is done with it
+  std::vector<Life> moved_;             // lives of such values
+  std::vector<double> written_, read_;  // when the store is done, by value
 };
 
 }  // namespace reprise::planner

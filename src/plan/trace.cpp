@@ -28,6 +28,7 @@ class Checker {
     for (std::size_t j = 0; j < trace_.events.size(); ++j) {
       check(trace_.events[j], "backward event " + std::to_string(j));
     }
+    if (trace_.store) check(*trace_.store);
   }
 
  private:
@@ -106,6 +107,15 @@ class Checker {
     }
     check_indices(event.unpacks, where);
     check_indices(event.holds, where);
+  }
+
+  static void check(const TracedStore& store) {
+    for (double rate : {store.send_bytes_per_us, store.fetch_bytes_per_us}) {
+      check_amount(rate, "the store", "bytes per microsecond");
+      if (rate == 0) fail("the store has a rate of 0");
+    }
+    check_amount(store.latency_us, "the store", "latency in microseconds");
+    check_bytes(store.least_bytes, "the store", "least bytes");
   }
 
   const StepTrace& trace_;

@@ -338,6 +338,9 @@ std::shared_ptr<const Schedule> schedule_of(const Plan& plan, const MappedTrace&
       case reprise::Decision::recompute:
         schedule->fates[id] = Schedule::Fate::drop;
         break;
+      case reprise::Decision::offload:
+        schedule->fates[id] = Schedule::Fate::send;
+        break;
     }
   }
   const auto ids = [&](const std::vector<int32_t>& values) {
@@ -351,11 +354,14 @@ std::shared_ptr<const Schedule> schedule_of(const Plan& plan, const MappedTrace&
       case PlanStep::Kind::forward:
       case PlanStep::Kind::encode:
         break;
+      case PlanStep::Kind::send:  // it begins when the program lets go, and memory waits for it
+        break;
       case PlanStep::Kind::replay:
         moves.push_back({mapped.operators[step.index], ids(step.leaves), ids(step.frees),
                          ids(step.frees_encoded)});
         break;
       case PlanStep::Kind::decode:
+      case PlanStep::Kind::fetch:
         moves.push_back({{}, ids({step.index}), ids(step.frees), ids(step.frees_encoded)});
         break;
       case PlanStep::Kind::backward:

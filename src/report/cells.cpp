@@ -32,10 +32,14 @@ std::string interval_text(const StrategyRow& row) {
   return number("%.3f", *row.time_ratio_low) + " to " + number("%.3f", *row.time_ratio_high);
 }
 
+std::string inexact_reason(const StrategyRow& row) {
+  return row.lossy ? "lossy store" : "batch in parts";
+}
+
 std::string verdict_text(const StrategyRow& row) {
   std::string text =
       row.grads_bit_equal ? "identical" : "differ by " + number("%.3g", row.max_abs_grad_diff);
-  if (!row.exact) return row.grads_bit_equal ? text : text + " (batch in parts)";
+  if (!row.exact) return row.grads_bit_equal ? text : text + " (" + inexact_reason(row) + ")";
   if (!row.rng_preserved) text += ", RNG moved";
   if (!row.buffers_bit_equal) text += ", buffers differ";
   return text;

@@ -33,17 +33,20 @@ Html with_bar(const std::string& value, double share) { return text(value) + bar
 
 Html table_of(const Comparison& comparison) {
   using Kind = HtmlTable::Kind;
-  HtmlTable table({{"strategy", Kind::words},
-                   {"peak"},
-                   {"held"},
-                   {"peak ratio"},
-                   {"step"},
-                   {"time ratio"},
-                   {"95 %"},
-                   {"samples/s"},
-                   {"recomputed"},
-                   {"loss"},
-                   {"gradients", Kind::words}});
+  const bool offloads = has_offloads(comparison);
+  std::vector<HtmlTable::Column> columns = {{"strategy", Kind::words},
+                                            {"peak"},
+                                            {"held"},
+                                            {"peak ratio"},
+                                            {"step"},
+                                            {"time ratio"},
+                                            {"95 %"},
+                                            {"samples/s"},
+                                            {"recomputed"}};
+  if (offloads) columns.push_back({"offloaded"});
+  columns.push_back({"loss"});
+  columns.push_back({"gradients", Kind::words});
+  HtmlTable table(columns);
   double slowest = 1;
   double largest = 1;
   for (const StrategyRow& row : comparison.rows) {
@@ -52,16 +55,21 @@ Html table_of(const Comparison& comparison) {
   }
   for (const StrategyRow& row : comparison.rows) {
     const bool plain = &row == &comparison.rows.front();
-    table.add_row(
-        {text(row.strategy), text(format_bytes(row.peak_bytes)), text(format_bytes(row.held_bytes)),
-         with_bar(ratio(row.memory_ratio), row.memory_ratio / largest),
-         text(format_milliseconds(row.step_ms_median)),
-         with_bar(ratio(row.time_ratio), row.time_ratio / slowest), text(interval_text(row)),
-         text(std::isfinite(row.samples_per_second)
-                  ? format_count(std::llround(row.samples_per_second))
-                  : "\u2013"),
-         text(recomputed(row)), text(significant(row.loss)), verdict(row)},
-        plain ? "plain" : "");
+    std::vector<Html> cells = {text(row.strategy),
+                               text(format_bytes(row.peak_bytes)),
+                               text(format_bytes(row.held_bytes)),
+                               with_bar(ratio(row.memory_ratio), row.memory_ratio / largest),
+                               text(format_milliseconds(row.step_ms_median)),
+                               with_bar(ratio(row.time_ratio), row.time_ratio / slowest),
+                               text(interval_text(row)),
+                               text(std::isfinite(row.samples_per_second)
+                                        ? format_count(std::llround(row.samples_per_second))
+                                        : "\u2013"),
+                               text(recomputed(row))};
+    if (offloads) cells.push_back(text(offloaded(row)));
+    cells.push_back(text(significant(row.loss)));
+    cells.push_back(verdict(row));
+    table.add_row(cells, plain ? "plain" : "");
   }
   return table.html();
 }

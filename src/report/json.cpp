@@ -70,6 +70,30 @@ Json json_of(const std::optional<BudgetSummary>& budget) {
   };
 }
 
+Json json_of(const std::optional<OffloadSummary>& offload) {
+  if (!offload) return nullptr;
+  return {
+      {"seen", offload->seen},
+      {"seen_bytes", offload->seen_bytes},
+      {"moved", offload->moved},
+      {"moved_bytes", offload->moved_bytes},
+      {"failed", offload->failed},
+      {"skipped_small", offload->skipped_small},
+      {"skipped_fraction", offload->skipped_fraction},
+      {"skipped_last", offload->skipped_last},
+      {"skipped_alive", offload->skipped_alive},
+      {"skipped_full", offload->skipped_full},
+      {"fetched", offload->fetched},
+      {"fetched_bytes", offload->fetched_bytes},
+      {"returned", offload->returned},
+      {"recomputed", offload->recomputed},
+      {"forward_wait_ms", offload->forward_wait_ms},
+      {"backward_wait_ms", offload->backward_wait_ms},
+      {"send_bandwidth", offload->send_bandwidth},
+      {"fetch_bandwidth", offload->fetch_bandwidth},
+  };
+}
+
 Json json_of(const InfeasibleBudget& budget) {
   return {
       {"strategy", budget.strategy},
@@ -123,6 +147,7 @@ Json json_of(const StrategyRow& row) {
       {"predicted_peak_bytes", or_null(row.predicted_peak_bytes)},
       {"predicted_step_ms", or_null(row.predicted_step_ms)},
       {"budget", json_of(row.budget)},
+      {"offload", json_of(row.offload)},
       {"regions", array_of(row.regions)},
       {"training", json_of(row.training)},
   };
@@ -201,6 +226,7 @@ std::string to_json(const Training& training) {
       {"warnings", training.warnings},
       {"regions", array_of(training.regions)},
       {"budget", json_of(training.budget)},
+      {"offload", json_of(training.offload)},
   });
 }
 

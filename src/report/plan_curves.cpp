@@ -8,30 +8,13 @@
 namespace reprise {
 namespace {
 
-double microseconds_of(const StepTrace& trace, const PlanStep& step) {
-  const auto index = static_cast<std::size_t>(step.index);
-  switch (step.kind) {
-    case PlanStep::Kind::forward:
-    case PlanStep::Kind::replay:
-      return trace.operators[index].microseconds;
-    case PlanStep::Kind::encode:
-      return trace.values[index].encoded->encode_us;
-    case PlanStep::Kind::decode:
-      return trace.values[index].encoded->decode_us;
-    case PlanStep::Kind::backward:
-      return trace.events[index].microseconds;
-  }
-  return 0;
-}
-
 CurveSeries live_bytes(const std::string& name, const StepTrace& trace,
                        const std::vector<PlanStep>& steps) {
   CurveSeries series{name, {}};
   const Evaluation evaluation = evaluate(trace, steps);
-  double now = 0;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    series.points.push_back({now, static_cast<double>(evaluation.live_bytes[i])});
-    now += microseconds_of(trace, steps[i]) / 1000;
+    series.points.push_back(
+        {evaluation.begins_us[i] / 1000, static_cast<double>(evaluation.live_bytes[i])});
   }
   return series;
 }

@@ -89,6 +89,7 @@ std::string to_json(const PlanReport& report) {
       {"kept", json_of(report.kept)},
       {"encoded", json_of(report.encoded)},
       {"recomputed", json_of(report.recomputed)},
+      {"offloaded", json_of(report.offloaded)},
       {"replayed", array_of(report.replayed)},
       {"frontier", array_of(report.frontier)},
       {"least", json_of(report.least)},

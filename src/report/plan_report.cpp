@@ -19,6 +19,8 @@ PlannedValues* place_of(PlanReport& report, Decision decision) {
       return &report.encoded;
     case Decision::recompute:
       return &report.recomputed;
+    case Decision::offload:
+      return &report.offloaded;
     case Decision::none:
       break;
   }

@@ -66,6 +66,7 @@ std::string fates(const PlanReport& report, const TextStyle& style) {
   add("kept", report.kept);
   add("encoded", report.encoded);
   add("recomputed", report.recomputed);
+  if (report.offloaded.count > 0) add("offloaded", report.offloaded);
   return table.str(style) + "\n";
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <cmath>
+#include <sstream>
 #include <vector>
 
 #include <reprise/report.h>
@@ -14,14 +16,18 @@ namespace detail {
 namespace {
 
 // The higher the number, the sooner a narrow terminal goes without.
-const std::vector<Column> kColumns = {
-    {"strategy", Align::left},       {"peak"},
-    {"held", Align::right, 6},       {"peak ratio", Align::right, 1},
-    {"rss peak", Align::right, 9},   {"step ms", Align::right, 3},
-    {"quartiles", Align::right, 8},  {"time ratio"},
-    {"95 %", Align::right, 2},       {"samples/s", Align::right, 7},
-    {"recomputed", Align::right, 5}, {"loss", Align::right, 4},
-    {"gradients", Align::left}};
+std::vector<Column> columns(bool offloads) {
+  std::vector<Column> columns = {{"strategy", Align::left},      {"peak"},
+                                 {"held", Align::right, 6},      {"peak ratio", Align::right, 1},
+                                 {"rss peak", Align::right, 9},  {"step ms", Align::right, 3},
+                                 {"quartiles", Align::right, 8}, {"time ratio"},
+                                 {"95 %", Align::right, 2},      {"samples/s", Align::right, 7},
+                                 {"recomputed", Align::right, 5}};
+  if (offloads) columns.push_back({"offloaded", Align::right, 5});
+  columns.push_back({"loss", Align::right, 4});
+  columns.push_back({"gradients", Align::left});
+  return columns;
+}
 
 std::string rate(double value) {
   return std::isfinite(value) ? format_count(std::llround(value)) : "-";
@@ -38,15 +44,34 @@ std::string quartiles(const StrategyRow& row) {
 
 }  // namespace
 
+bool has_offloads(const Comparison& comparison) {
+  return std::any_of(comparison.rows.begin(), comparison.rows.end(),
+                     [](const StrategyRow& row) { return row.offloaded_bytes > 0; });
+}
+
+std::string offloaded(const StrategyRow& row) {
+  return row.offloaded_bytes > 0 ? format_bytes(row.offloaded_bytes) : "-";
+}
+
 TextTable strategy_table(const Comparison& comparison) {
-  TextTable table(kColumns);
+  const bool offloads = has_offloads(comparison);
+  TextTable table(columns(offloads));
   for (const StrategyRow& row : comparison.rows) {
-    table.add_row({row.strategy, format_bytes(row.peak_bytes), format_bytes(row.held_bytes),
-                   number("%.3f", row.memory_ratio),
-                   row.rss_peak_bytes ? format_bytes(*row.rss_peak_bytes) : "-",
-                   number("%.2f", row.step_ms_median), quartiles(row),
-                   number("%.3f", row.time_ratio), interval_text(row), rate(row.samples_per_second),
-                   recomputed(row), number("%.9g", row.loss), verdict_cell(row)});
+    std::vector<Cell> cells = {row.strategy,
+                               format_bytes(row.peak_bytes),
+                               format_bytes(row.held_bytes),
+                               number("%.3f", row.memory_ratio),
+                               row.rss_peak_bytes ? format_bytes(*row.rss_peak_bytes) : "-",
+                               number("%.2f", row.step_ms_median),
+                               quartiles(row),
+                               number("%.3f", row.time_ratio),
+                               interval_text(row),
+                               rate(row.samples_per_second),
+                               recomputed(row)};
+    if (offloads) cells.emplace_back(offloaded(row));
+    cells.emplace_back(number("%.9g", row.loss));
+    cells.push_back(verdict_cell(row));
+    table.add_row(cells);
   }
   return table;
 }
@@ -88,6 +113,17 @@ std::vector<std::string> notes_of(const Comparison& comparison) {
   return notes;
 }
 
+std::vector<std::string> offloads_of(const Comparison& comparison) {
+  std::vector<std::string> lines;
+  for (const StrategyRow& row : comparison.rows) {
+    if (!row.offload) continue;
+    std::ostringstream line;
+    line << row.strategy << ", in one step: " << *row.offload;
+    lines.push_back(line.str());
+  }
+  return lines;
+}
+
 detail::TextTable rows_of(const Comparison& comparison) {
   return comparison.segment_scan ? detail::scan_table(comparison)
                                  : detail::strategy_table(comparison);
@@ -103,6 +139,7 @@ std::string to_table(const Comparison& comparison, const TextStyle& style) {
     text +=
         "\n" + training_heading(comparison) + "\n" + detail::training_table(comparison).str(style);
   }
+  for (const std::string& line : offloads_of(comparison)) text += "\n" + line;
   for (const std::string& note : notes_of(comparison)) text += "\n" + note + "\n";
   return text;
 }
@@ -115,6 +152,7 @@ std::string to_markdown(const Comparison& comparison) {
     text += "\n" + training_heading(comparison) + ":\n\n" +
             detail::training_table(comparison).markdown();
   }
+  for (const std::string& line : offloads_of(comparison)) text += "\n" + line;
   for (const std::string& note : notes_of(comparison)) text += "\n" + note + ".\n";
   return text;
 }

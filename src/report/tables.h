@@ -28,11 +28,20 @@ TextTable budget_table(const Comparison& comparison);
 /// Whether it has lines.
 bool has_budgets(const Comparison& comparison);
 
+/// Whether a strategy has offloaded something.
+bool has_offloads(const Comparison& comparison);
+
+/// "48.0 MiB", or "-" for nothing.
+std::string offloaded(const StrategyRow& row);
+
 /// As printf's format of one double says.
 std::string number(const char* format, double value);
 
 /// "1.294 to 1.341", or "-" where the steps were too few.
 std::string interval_text(const StrategyRow& row);
+
+/// Why a strategy that promises no equal bits does not. REQUIRES: !exact.
+std::string inexact_reason(const StrategyRow& row);
 
 /// "identical", or what differs from plain's.
 std::string verdict_text(const StrategyRow& row);

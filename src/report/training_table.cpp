@@ -17,7 +17,7 @@ Cell weights_cell(const StrategyRow& row) {
   const TrainingOutcome& outcome = *row.training;
   if (outcome.weights_bit_equal) return {"identical", row.exact ? Tone::good : Tone::normal};
   const std::string text = "differ by " + number("%.3g", outcome.max_abs_weight_diff);
-  return row.exact ? Cell(text, Tone::bad) : Cell(text + " (batch in parts)");
+  return row.exact ? Cell(text, Tone::bad) : Cell(text + " (" + inexact_reason(row) + ")");
 }
 
 TextTable training_table(const Comparison& comparison) {

@@ -44,6 +44,7 @@ void Tape::decide(SavedValue& saved) {
   if (options_.measure && !std::exchange(value.counted, true)) {
     module_counts_[value.module].saved_bytes += static_cast<int64_t>(value.bytes);
   }
+  storages_[value.storage].dtype = tensor.scalar_type();
   const ValueInfo info = info_of(value, tensor);
   if (!decider_->trust(info)) {
     ++counts_.unknown;

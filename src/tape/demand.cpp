@@ -25,7 +25,10 @@ void Tape::release(ValueId id) {
   value.held = c10::Storage();
   value.cached = c10::Storage();
   value.encoded.reset();
-  if (value.slot != kNone) offloads_->release(std::exchange(value.slot, kNone));
+  if (value.slot != kNone) {
+    offloads_->release(std::exchange(value.slot, kNone));
+    if (yielding_) yielding_->keep(id, false);
+  }
   value.stored = false;
   if (yielding_) yielding_->take(id);
 }

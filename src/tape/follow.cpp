@@ -121,6 +121,8 @@ void Tape::let_go(ValueId id) {
   if (schedule_ && (fate == Schedule::Fate::drop || fate == Schedule::Fate::encode)) {
     const c10::Storage contents = yielding_->take(id);
     if (saved) StepRecorder::count_on(contents);  // in a plain step it would stay
+  } else if (schedule_ && fate == Schedule::Fate::send && offloads_) {
+    send_held(id);
   } else if (!saved && recorder_) {
     recorder_->discount(yielding_->get(id));  // in a plain step it would go
   }
@@ -272,6 +274,7 @@ void Tape::run_move(const Schedule::Move& move) {
   } else {
     for (const ValueId leaf : move.leaves) {
       if (values_[leaf].encoded) yielding_->hold(leaf, values_[leaf].encoded->decode().storage());
+      if (values_[leaf].slot != kNone) offloads_->fetch_ahead(values_[leaf].slot);
     }
   }
   for (const ValueId id : move.frees) yielding_->take(id);
@@ -308,6 +311,7 @@ void Tape::end_step(int64_t pass) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (pass != first_pass_ || !options_.guide || step_ended_) return;
   step_ended_ = true;
+  if (offloads_) offloads_->end_pass();
   const bool followed = schedule_ && next_event_ == schedule_->events.size();
   if (recorder_) {
     if (recorder_->end_backward()) {

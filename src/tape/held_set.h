@@ -31,6 +31,8 @@ struct Room {
   std::atomic<int64_t> replays{0};    // times that something was brought back
   std::atomic<int64_t> operators{0};  // run again for it
   std::atomic<int64_t> nanoseconds{0};
+  std::atomic<int64_t> sent_bytes{0};     // to a store
+  std::atomic<int64_t> fetched_bytes{0};  // and back
 };
 
 class HeldSet {
@@ -128,6 +130,10 @@ class HeldSet {
 /// nothing is dropped, if all that can be dropped is not enough. Then `droppable` is how much that
 /// is.
 bool drop_for(LimitedMemory& memory, int64_t bytes, int64_t& droppable);
+
+/// Reserves `bytes` as soon as what is on its way to stores has made room for them; false if that is
+/// not enough.
+bool wait_for_room(LimitedMemory& memory, int64_t bytes);
 
 /// Drops `bytes` or more, as far as there are any; nothing where another thread is dropping and
 /// `waits` is false. Returns how many it were. For callers that hold an allocator's lock.

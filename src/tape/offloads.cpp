@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tape/offloads.h"
 
+#include <algorithm>
 #include <chrono>
-#include <exception>
 #include <utility>
 
 #include "meter/content_hash.h"
@@ -74,27 +74,28 @@ bool Offloads::has_room(int64_t bytes) {
 
 Offloads::Slot Offloads::send(c10::Storage contents, c10::ScalarType dtype) {
   Sent sent;
-  sent.bytes = static_cast<int64_t>(contents.nbytes());
-  sent.device = contents.device();
   if (recomputes()) sent.hash = content_hash(bytes_of(contents));
-  const auto holder = std::make_shared<c10::Storage>(std::move(contents));
-  sent.contents = holder;
-  Payload payload;
-  payload.data = std::shared_ptr<const void>(holder, holder->data());
-  payload.bytes = sent.bytes;
-  payload.element_size = static_cast<int>(c10::elementSize(dtype));
-  payload.float32 = dtype == c10::ScalarType::Float;
   const Waiting waiting(summary_.forward_wait_ms);
   try {
-    sent.block = destination_.store.send(std::move(payload));
+    sent.storage = std::make_unique<StoredStorage>(destination_.store, std::move(contents), dtype);
   } catch (const StoreError&) {
     ++summary_.skipped_full;
     return kNoSlot;
   }
   ++summary_.moved;
-  summary_.moved_bytes += sent.bytes;
+  summary_.moved_bytes += sent.storage->bytes();
   sent_.push_back(std::move(sent));
   return static_cast<Slot>(sent_.size()) - 1;
+}
+
+void Offloads::go_on() {
+  const Waiting waiting(summary_.forward_wait_ms);
+  for (; arriving_ < sent_.size(); ++arriving_) {
+    StoredStorage* storage = sent_[arriving_].storage.get();
+    if (storage == nullptr) continue;
+    storage->go_on();
+    if (storage->is_leaving()) return;  // copies end in the order in which they began
+  }
 }
 
 void Offloads::end_forward(int64_t last, int64_t alive) {
@@ -104,84 +105,81 @@ void Offloads::end_forward(int64_t last, int64_t alive) {
 
 // --- the backward pass ---
 
-/// Without a fetch, if the store still holds what was sent.
-bool Offloads::take_back(Sent& sent) {
-  const auto contents = sent.contents.lock();
-  if (!contents || !sent.block.payload()) return false;
-  sent.target = *contents;
-  ++summary_.returned;
-  return true;
-}
-
-void Offloads::begin_fetch(Sent& sent) {
-  if (!take_back(sent)) {
-    c10::Storage storage = empty_like_storage(static_cast<std::size_t>(sent.bytes), sent.device);
-    const auto target = std::make_shared<c10::Storage>(storage);
-    sent.fetch = sent.block.fetch(std::shared_ptr<void>(target, target->mutable_data()));
-    sent.target = std::move(storage);  // only now: a store may throw, and then nothing is coming
+void Offloads::begin_fetch(Slot slot) {
+  StoredStorage& storage = *at(slot).storage;
+  if (storage.is_fetching()) return;
+  if (storage.begin_fetch()) {
     ++summary_.fetched;
-    summary_.fetched_bytes += sent.bytes;
+    summary_.fetched_bytes += storage.bytes();
+  } else {
+    ++summary_.returned;
   }
-  ahead_ += sent.bytes;
+  ahead_ += storage.bytes();
+  fetching_.push_back(slot);
 }
 
-void Offloads::end_fetch(Sent& sent) {
-  if (!sent.target) return;
-  ahead_ -= sent.bytes;
-  sent.target = c10::Storage();
-  sent.fetch = Fetch();
+/// It is no longer ahead.
+void Offloads::forget_fetch(Slot slot) {
+  if (std::erase(fetching_, slot) > 0) ahead_ -= at(slot).storage->bytes();
 }
 
 c10::Storage Offloads::fetch(Slot slot) {
-  Sent& sent = sent_[static_cast<std::size_t>(slot)];
+  Sent& sent = at(slot);
   if (sent.lost) return {};
   note_asked(slot);
   try {
-    if (!sent.target) begin_fetch(sent);
+    begin_fetch(slot);
     look_ahead();  // before the wait: transfers go on behind it
+    forget_fetch(slot);
     const Waiting waiting(summary_.backward_wait_ms);
-    if (sent.fetch) sent.fetch.wait();
+    return sent.storage->end_fetch();
   } catch (const StoreError& error) {
-    end_fetch(sent);
+    sent.storage->cancel_fetch();
     if (!recomputes()) throw;
-    warn_once(error.file(), "reprise: a store did not bring a saved tensor back; it is recomputed. " +
-                                std::string(error.what()));
+    warn_once(error.file(),
+              "reprise: a store did not bring a saved tensor back; it is recomputed. " +
+                  std::string(error.what()));
     sent.lost = std::current_exception();
-    sent.block = Block();
+    sent.storage.reset();
     ++summary_.recomputed;
     return {};
   }
-  c10::Storage contents = sent.target;
-  end_fetch(sent);
-  return contents;
 }
 
 void Offloads::note_asked(Slot slot) {
-  Sent& sent = sent_[static_cast<std::size_t>(slot)];
-  if (sent.asked) return;
-  sent.asked = true;
+  if (std::exchange(at(slot).asked, true)) return;
   asked_.push_back(slot);
-  if (!place_in_it_.empty()) {
-    next_ = std::max(next_, place_in_it_[static_cast<std::size_t>(slot)] + 1);
-  }
+  if (place_in_it_.empty()) return;
+  next_ = std::max(next_, place_in_it_[static_cast<std::size_t>(slot)] + 1);
 }
 
 void Offloads::look_ahead() {
+  go_on();
   for (; next_ < order_.size(); ++next_) {
-    Sent& sent = sent_[static_cast<std::size_t>(order_[next_])];
-    if (sent.asked || sent.target || !sent.block) continue;
-    const bool alone = ahead_ == 0;
-    if (!alone && ahead_ + sent.bytes > destination_.options.fetch_ahead()) return;
+    Sent& sent = at(order_[next_]);
+    if (sent.asked || !sent.storage || sent.storage->is_fetching()) continue;
+    const int64_t ahead = ahead_ + sent.storage->bytes();
+    if (ahead_ > 0 && ahead > destination_.options.fetch_ahead()) break;
+    fetch_ahead(order_[next_]);
+  }
+  for (const Slot slot : fetching_) {
     try {
-      begin_fetch(sent);
-    } catch (const std::exception&) {
-      return;  // no memory now, or no store any more: whoever asks will see
+      at(slot).storage->go_on();  // to the device, what has come as far as the host
+    } catch (const StoreError&) {  // the same
     }
   }
 }
 
+void Offloads::fetch_ahead(Slot slot) {
+  if (!at(slot).storage) return;
+  try {
+    begin_fetch(slot);
+  } catch (const std::exception&) {  // no memory now, or no store any more
+  }
+}
+
 void Offloads::check(Slot slot, const c10::Storage& contents) {
-  const Sent& sent = sent_[static_cast<std::size_t>(slot)];
+  const Sent& sent = at(slot);
   if (sent.lost && content_hash(bytes_of(contents)) != sent.hash) std::rethrow_exception(sent.lost);
 }
 
@@ -196,28 +194,23 @@ void Offloads::begin_pass() {
 
 // What was fetched for nobody (a partial gradient) must not outlive the pass.
 void Offloads::end_pass() {
-  if (!asked_.empty() && asked_.size() == sent_.size()) order_of_steps_->learn(asked_);
+  if (order_of_steps_ && !asked_.empty() && asked_.size() == sent_.size()) order_of_steps_->learn(asked_);
   asked_.clear();
-  for (Sent& sent : sent_) {
-    sent.asked = false;
-    end_fetch(sent);
-  }
+  for (const Slot slot : fetching_) at(slot).storage->cancel_fetch();
+  fetching_.clear();
+  ahead_ = 0;
+  for (Sent& sent : sent_) sent.asked = false;
   next_ = 0;
   order_.clear();
   place_in_it_.clear();
 }
 
 void Offloads::release(Slot slot) {
-  Sent& sent = sent_[static_cast<std::size_t>(slot)];
-  end_fetch(sent);
-  if (sent.block && sent.block.done()) {
-    try {
-      sent.block.wait();
-    } catch (const StoreError&) {
-      ++summary_.failed;
-    }
-  }
-  sent.block = Block();
+  Sent& sent = at(slot);
+  if (!sent.storage) return;
+  forget_fetch(slot);
+  if (!sent.storage->release()) ++summary_.failed;
+  sent.storage.reset();
 }
 
 OffloadSummary Offloads::summary() const {

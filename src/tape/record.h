@@ -76,6 +76,7 @@ struct StorageRecord {
   std::size_t last = 0;  // the counter of the tensor that was seen last
   int32_t tickets = 0;   // alive
   bool offloading = false;  // admitted to be sent
+  c10::ScalarType dtype = c10::ScalarType::Byte;  // of the last tensor saved of it
 };
 
 /// A tensor among an operator's arguments or results.

@@ -7,6 +7,7 @@
 
 #include "tape/held_set.h"
 #include "tape/held_sets.h"
+#include "tape/in_flight.h"
 #include "tape/step_recorder.h"
 
 // The choice of what goes when there is no room: least time to bring back, for each byte and for
@@ -140,6 +141,15 @@ bool drop_for(LimitedMemory& memory, int64_t bytes, int64_t& droppable) {
     // Let go of here, outside of the lock of the sets.
     const c10::Storage chosen = search.take(need());
     if (!chosen) return false;
+  }
+  return true;
+}
+
+bool wait_for_room(LimitedMemory& memory, int64_t bytes) {
+  const Stopwatch stopwatch;
+  while (!memory.try_reserve(bytes)) {
+    if (bytes_in_flight() < memory.live() - memory.limit() + bytes) return false;
+    if (!wait_for_arrival()) return false;
   }
   return true;
 }

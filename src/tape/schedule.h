@@ -18,10 +18,11 @@ struct Schedule {
     keep,    // held until an event frees it
     encode,  // its smaller form is
     drop,    // it goes when the program lets go of it
+    send,    // the same, to the store
   };
 
   /// One replay: these nodes run again, and of what they make some stays. Or, without nodes, the
-  /// smaller form of the one that stays is decoded.
+  /// smaller form of the one that stays is decoded, or it begins to come back from the store.
   struct Move {
     std::vector<NodeId> nodes;
     std::vector<ValueId> leaves;

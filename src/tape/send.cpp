@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <utility>
-
 #include "tape/tape.h"
 #include "torch/backward_pass.h"
 #include "torch/below_autograd.h"
@@ -19,7 +17,7 @@ bool Tape::offload(ValueId id, const at::Tensor& tensor) {
   if (!record.offloading) {
     if (!offloads_->admit(static_cast<int64_t>(value.bytes))) return false;
     record.offloading = true;
-    leaving_.push_back({value.storage, offloads_->admitted() - 1, tensor.scalar_type()});
+    leaving_.push_back({value.storage, offloads_->admitted() - 1});
   }
   if (value.slot == kNone) value.held = tensor.storage();
   return true;
@@ -27,6 +25,7 @@ bool Tape::offload(ValueId id, const at::Tensor& tensor) {
 
 void Tape::send_released() {
   const BelowAutograd below;
+  offloads_->go_on();
   std::erase_if(leaving_, [&](const Leaving& leaving) {
     StorageRecord& record = storages_[leaving.storage];
     Value& value = values_[record.versions.back()];
@@ -34,13 +33,28 @@ void Tape::send_released() {
     if (!value.held || value.producer == kNone || record.tickets == 0) return true;
     if (!offloads_->may_go(leaving.admitted) || value.held.use_count() > 1) return false;
     if (!offloads_->has_room(static_cast<int64_t>(value.bytes))) return true;
-    const Offloads::Slot slot = offloads_->send(value.held, leaving.dtype);
-    if (slot == Offloads::kNoSlot) return true;
+    value.slot = offloads_->send(value.held, record.dtype);
+    if (value.slot == Offloads::kNoSlot) return true;
     value.held = c10::Storage();
-    value.slot = slot;
     value.stored = !offloads_->recomputes();
     return true;
   });
+}
+
+/// By a schedule. What the store does not take stays held.
+void Tape::send_held(ValueId id) {
+  Value& value = values_[id];
+  c10::Storage contents = yielding_->take(id);
+  if (!contents) return;
+  StepRecorder::count_on(contents);  // in a plain step it would stay
+  const auto bytes = static_cast<int64_t>(value.bytes);
+  const BelowAutograd below;
+  if (contents.use_count() == 1 && offloads_->has_room(bytes)) {
+    value.slot = offloads_->send(contents, storages_[value.storage].dtype);
+  }
+  if (value.slot == kNone) return yielding_->hold(id, std::move(contents));
+  options_.room->sent_bytes += bytes;
+  yielding_->keep(id, true);
 }
 
 /// The forward pass is over; what has not been sent by now stays.
@@ -57,7 +71,14 @@ void Tape::end_sending() {
 c10::Storage Tape::bring_from_store(ValueId id) {
   Value& value = values_[id];
   c10::Storage storage = offloads_->fetch(value.slot);
-  if (storage && value.waiting > 1) value.cached = storage;
+  if (!yielding_) {
+    if (storage && value.waiting > 1) value.cached = storage;
+  } else if (storage) {
+    options_.room->fetched_bytes += static_cast<int64_t>(value.bytes);
+    yielding_->hold(id, storage);
+  } else {
+    yielding_->keep(id, false);  // lost
+  }
   return storage;
 }
 

@@ -152,6 +152,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
 
   // send.cpp: what goes to a store
   bool offload(ValueId id, const at::Tensor& tensor);
+  void send_held(ValueId id);
   void send_released();
   void end_sending();
   c10::Storage bring_from_store(ValueId id);
@@ -253,7 +254,6 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   struct Leaving {
     int32_t storage;
     int64_t admitted;  // number
-    c10::ScalarType dtype;
   };
   std::vector<Leaving> leaving_;
 

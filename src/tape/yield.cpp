@@ -101,6 +101,7 @@ std::vector<NodeId> Tape::lazy_closure(ValueId target, LazyReplay& replay) {
       replay.sources.add(id);
       continue;
     }
+    if (value.slot != kNone) continue;
     if (in_outer(id) || !nodes.insert(value.producer).second) continue;
     for_each_input(nodes_[value.producer], [&](ValueId input) { open.push_back(input); });
   }

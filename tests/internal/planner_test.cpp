@@ -2,6 +2,7 @@
 #include "plan/planner.h"
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -24,9 +25,11 @@ void for_each_labelling(const Problem& problem, Labels& labels, Index v, auto&& 
     visit(labels);
     return;
   }
-  for (Label label : {Label::keep, Label::retain, Label::transient, Label::encode}) {
-    if (label != Label::keep && problem.fixed[v]) continue;
+  for (Label label :
+       {Label::keep, Label::retain, Label::transient, Label::encode, Label::offload}) {
+    if (label != Label::keep && label != Label::offload && problem.fixed[v]) continue;
     if (label == Label::encode && problem.encoder[v] == kNone) continue;
+    if (label == Label::offload && (!problem.has_store || !problem.movable[v])) continue;
     labels[v] = label;
     for_each_labelling(problem, labels, v + 1, visit);
   }
@@ -85,7 +88,7 @@ TEST(Planner, ManyRandomSteps) {
     const Problem& problem = planner.problem();
     const int64_t peak = planner.plain().outcome.peak;
     const int64_t budget = std::max(planner.lowest().outcome.peak, peak * (40 + trial % 60) / 100);
-    const std::optional<Candidate> found = planner.solve(budget, {&planner.lowest(), 1});
+    const std::optional<Candidate> found = planner.solve(budget, {&planner.lowest(), 1}).best;
     ASSERT_TRUE(found);
     const Plan made = planner.plan_of(*found, budget);
     check_plan(trace, made);
@@ -102,11 +105,93 @@ TEST(Planner, ManyRandomSteps) {
     Search search(problem, {}, patient);
     const Labels greedy = search.greedy(budget);
     Outcome outcome;
-    Simulator(problem).run(search.steps_of(greedy), outcome);
+    Simulator(problem).run(search.steps_of(greedy, budget), outcome);
     if (outcome.peak <= budget) {
       ASSERT_LE(made.microseconds, outcome.time);
     }
   }
+}
+
+// Whatever is kept, sent or made again, and however tight its transfers are placed: no schedule
+// takes less than the bound for its own peak.
+TEST(Planner, TheBoundIsBelowAllThatSend) {
+  std::mt19937 random(13);
+  int above_plain = 0;
+  for (int trial = 0; trial < 60; ++trial) {
+    StepTrace trace = tests::random_trace(random, {trial % 2 == 0, true, true, 6});
+    trace.store = tests::random_store(random);
+    if (trial % 4 > 0) {  // small steps leave little to hide behind
+      trace.store->send_bytes_per_us /= 64;
+      trace.store->fetch_bytes_per_us /= 64;
+    }
+    const Problem problem = compile(trace);
+    if (problem.values > 7) continue;
+    Scheduler scheduler(problem);
+    Simulator simulator(problem);
+    Placer placer(problem);
+    Outcome plain;
+    simulator.run(plain_steps(problem), plain);
+    std::vector<Outcome> outcomes;
+    Steps steps;
+    Labels labels(problem.values, Label::keep);
+    for_each_labelling(problem, labels, 0, [&](const Labels& all) {
+      for (int64_t room : {int64_t{0}, plain.peak / 2, plain.peak}) {
+        scheduler.build(all, steps);
+        delete_dead(problem, steps);
+        placer.place(room, steps);
+        Outcome& outcome = outcomes.emplace_back();
+        ASSERT_TRUE(simulator.run(steps, outcome));
+      }
+    });
+    // The fastest at each peak.
+    std::sort(outcomes.begin(), outcomes.end(), [](const Outcome& a, const Outcome& b) {
+      return std::tuple(a.peak, a.time) < std::tuple(b.peak, b.time);
+    });
+    EXPECT_LE(least_peak(problem), outcomes.front().peak);
+    double fastest = std::numeric_limits<double>::infinity();
+    for (const Outcome& outcome : outcomes) {
+      if (outcome.time >= fastest) continue;
+      fastest = outcome.time;
+      const double bound = plain.time + least_extra_time(problem, outcome.peak, 1e30);
+      ASSERT_LE(bound, outcome.time + 1e-6) << "trial " << trial << ", " << outcome.peak;
+      above_plain += bound > plain.time + 1e-6;
+    }
+  }
+  EXPECT_GT(above_plain, 20);
+}
+
+// Placed with room for all, nothing waits but for a queue that is full; placed for less, a schedule
+// that could keep the budget does.
+TEST(Transfers, KeepTheBudgetThatTheScheduleKeeps) {
+  std::mt19937 random(14);
+  int sends = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    StepTrace trace = tests::random_trace(random, {trial % 2 == 0, false, true, 14});
+    trace.store = tests::random_store(random);
+    const Problem problem = compile(trace);
+    Labels labels(problem.values, Label::keep);
+    for (Index v = 0; v < problem.values; ++v) {
+      if (problem.movable[v] && random() % 2 == 0) labels[v] = Label::offload;
+    }
+    Scheduler scheduler(problem);
+    Simulator simulator(problem);
+    Placer placer(problem);
+    Steps bare;
+    scheduler.build(labels, bare);
+    delete_dead(problem, bare);
+    Outcome tight, roomy;
+    ASSERT_TRUE(simulator.run(bare, tight));
+    Steps placed = bare;
+    placer.place(tight.peak, placed);
+    Outcome outcome;
+    ASSERT_TRUE(simulator.run(placed, outcome));
+    ASSERT_EQ(outcome.peak, tight.peak) << trial;
+    Steps far = bare;
+    placer.place(tight.peak * 100, far);
+    ASSERT_TRUE(simulator.run(far, roomy));
+    sends += far.size() > bare.size();
+  }
+  EXPECT_GT(sends, 100);
 }
 
 TEST(Planner, LongerSearchesAndMoreOptionsArePossible) {

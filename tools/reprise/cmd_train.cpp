@@ -106,6 +106,7 @@ void print_end(const Training& training) {
     std::cout << training.skipped_steps << " of them left out, as a gradient was not finite\n";
   }
   if (training.budget) std::cout << "\nbudget\n" << *training.budget;
+  if (training.offload) std::cout << "\noffload\n" << *training.offload;
   if (!training.sample.empty()) std::cout << "\nsample:\n" << printable(training.sample) << "\n";
 }
 
@@ -180,6 +181,7 @@ int run(const Options& options) {
   settings.log_every = options.whole("--log-every").value_or(settings.log_every);
   settings.accumulate = options.whole("--accumulate").value_or(1);
   settings.resume = options.text("--resume");
+  settings.store = options.text("--store");
   settings.save = options.text("--save");
   settings.save_every = options.whole("--save-every").value_or(0);
   const auto workload = make_workload(options, options.positive_real("--learning-rate"));
@@ -226,6 +228,7 @@ Run add_train(CLI::App& verb) {
   options->add("--budget", "SIZE|P%",
                "train inside so many bytes, all counted, or a part of the plain peak above base");
   options->add("--plan", "FILE", "train by a plan that reprise plan -o has written");
+  add_store_option(*options);
   options->add_flag("--regions", "print what each region did, too");
   options->add("--steps", "N",
                "stop after N steps, default 1500 for gpt and bert without --until-loss");

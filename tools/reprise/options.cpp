@@ -100,6 +100,10 @@ void add_json_option(Options& options) {
   options.add("--json", "FILE", "write the result as JSON, too");
 }
 
+void add_store_option(Options& options) {
+  options.add("--store", "DIR", "the folder, on a disk, of strategies that offload to one");
+}
+
 std::optional<workloads::BudgetSize> budget_size(const Options& options) {
   const auto text = options.text("--budget");
   if (!text) return std::nullopt;

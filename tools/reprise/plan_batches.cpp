@@ -38,7 +38,9 @@ std::vector<Strategy> fixed_strategies(const Options& options) {
   auto strategies = workloads::parse_strategies(
       options.text("--strategies").value_or("plain,checkpoint,tape:full,tape:keep_matmuls"));
   for (const Strategy& strategy : strategies) {
-    if (!workloads::budget_of(strategy) && !workloads::needs_classes(strategy)) continue;
+    const bool known = !workloads::budget_of(strategy) && !workloads::needs_classes(strategy) &&
+                       !strategy.store_kind;
+    if (known) continue;
     throw UsageError("--max-batch: the strategy '" + strategy.text + "' is not known by shapes",
                      "the budget is that of --budget, and has a row of its own");
   }

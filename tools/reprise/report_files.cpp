@@ -12,6 +12,7 @@
 
 #include "terminal.h"
 #include "workloads/memory_timeline.h"
+#include "workloads/stores.h"
 #include "workloads/use_budget.h"
 #include "workloads/words.h"
 
@@ -75,29 +76,34 @@ struct Subject {
 };
 
 // Of a share, the plain step has been measured by now.
-Recorded recorded(const Training& training, torch::Device device) {
-  if (!training.budget) return {workloads::parse_strategy(training.strategy)};
-  const int64_t limit = training.budget->limit;
-  const workloads::Strategy strategy = training.strategy == "plan"
-                                           ? workloads::plan_strategy(limit)
-                                           : workloads::parse_strategy(training.strategy);
+Recorded recorded(const Training& training, const std::optional<std::string>& folder,
+                  workloads::Workload& workload) {
+  const torch::Device device = workload.device();
+  const int64_t limit = training.budget ? training.budget->limit : 0;
+  workloads::Strategy strategy = training.strategy == "plan"
+                                     ? workloads::plan_strategy(limit)
+                                     : workloads::parse_strategy(training.strategy);
+  make_store(strategy, folder, workload);
+  if (!training.budget) return {strategy};
   if (workloads::budget_of(strategy)->bytes > 0) {
     return {strategy, workloads::make_budget(strategy, device)};
   }
   return {strategy, workloads::make_budget(strategy, std::max<int64_t>(1, limit), device)};
 }
 
-Subject subject_of(const Report& report, torch::Device device) {
+Subject subject_of(const Report& report, const std::optional<std::string>& folder,
+                   workloads::Workload& workload) {
   Subject subject;
   if (report.training) {
     subject.kind = workloads::StepKind::training;
     subject.parts = report.training->accumulate;
-    subject.steps.push_back(recorded(*report.training, device));
+    subject.steps.push_back(recorded(*report.training, folder, workload));
   } else if (report.comparison) {
     for (const StrategyRow& row : report.comparison->rows) {
       Recorded step = {workloads::parse_strategy(row.strategy)};
+      make_store(step.strategy, folder, workload);
       if (row.budget_bytes) {
-        step.budget = workloads::make_budget(step.strategy, *row.budget_bytes, device);
+        step.budget = workloads::make_budget(step.strategy, *row.budget_bytes, workload.device());
       }
       subject.steps.push_back(std::move(step));
     }
@@ -182,7 +188,9 @@ void write_reports(const Options& options, workloads::Workload& workload, Report
   report.machine = describe_machine();
   if (on_cpu(options)) {
     if (report.timelines.empty() && shows_memory(options)) {
-      report.timelines = record(workload, subject_of(report, workload.device()));
+      const bool stores = report.training || report.comparison;
+      const auto folder = stores ? options.text("--store") : std::nullopt;
+      report.timelines = record(workload, subject_of(report, folder, workload));
     }
   } else {
     report.notes.emplace_back("Memory over time is recorded on the CPU only.");

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "budget/store_speed.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace reprise::detail {
+namespace {
+
+constexpr int64_t kSmall = 4096;
+constexpr int kTimes = 9;
+constexpr int64_t kLeastBytes = int64_t{64} << 10;  // smaller values take longer to ask for
+constexpr int64_t kEnough = int64_t{64} << 20;      // moved, to say something of the speed
+constexpr double kDrift = 0.3;
+
+/// Of one small transfer out and back, in microseconds: the middle one of a few.
+double latency_of(const Store& store) {
+  std::vector<double> times;
+  for (int i = 0; i < kTimes; ++i) {
+    const auto bytes = std::make_shared<std::vector<std::byte>>(kSmall);
+    Payload payload;
+    payload.data = std::shared_ptr<const void>(bytes, bytes->data());
+    payload.bytes = kSmall;
+    const auto start = std::chrono::steady_clock::now();
+    Block block = store.send(std::move(payload));
+    block.wait();
+    block.fetch(std::shared_ptr<void>(bytes, bytes->data())).wait();
+    const auto elapsed = std::chrono::steady_clock::now() - start;
+    times.push_back(std::chrono::duration<double, std::micro>(elapsed).count() / 2);
+  }
+  std::nth_element(times.begin(), times.begin() + kTimes / 2, times.end());
+  return times[kTimes / 2];
+}
+
+/// The new rate, if enough has been moved and it is another one.
+void correct_by(double& rate, int64_t bytes, double milliseconds) {
+  if (bytes < kEnough || milliseconds <= 0) return;
+  const double now = static_cast<double>(bytes) / (milliseconds * 1000);
+  if (std::abs(now - rate) > kDrift * rate) rate = now;
+}
+
+}  // namespace
+
+std::optional<TracedStore> StoreSpeed::measured() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (std::exchange(tried_, true)) return speed_;
+  try {
+    const Bandwidth bandwidth = measure_bandwidth(store_);
+    TracedStore speed;
+    speed.send_bytes_per_us = bandwidth.send / 1e6;
+    speed.fetch_bytes_per_us = bandwidth.fetch / 1e6;
+    speed.latency_us = latency_of(store_);
+    speed.least_bytes = kLeastBytes;
+    if (speed.send_bytes_per_us > 0 && speed.fetch_bytes_per_us > 0) speed_ = speed;
+  } catch (const StoreError&) {
+  }
+  seen_ = store_.stats();
+  return speed_;
+}
+
+std::optional<TracedStore> StoreSpeed::known() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (speed_) correct();
+  return speed_;
+}
+
+void StoreSpeed::correct() {
+  const StoreStats now = store_.stats();
+  const int64_t sent = now.bytes_sent - seen_.bytes_sent;
+  const int64_t fetched = now.bytes_fetched - seen_.bytes_fetched;
+  if (sent < kEnough && fetched < kEnough) return;
+  correct_by(speed_->send_bytes_per_us, sent, now.send_ms - seen_.send_ms);
+  correct_by(speed_->fetch_bytes_per_us, fetched, now.fetch_ms - seen_.fetch_ms);
+  seen_ = now;
+}
+
+}  // namespace reprise::detail
