@@ -16,7 +16,7 @@ namespace reprise::tests {
 
 struct FaultyStoreRates {
   int sends = 0;  ///< of a thousand: the block says that it has not arrived, and keeps its payload
-  int fetches = 0;  ///< of a thousand: fail, and leave something else in the target
+  int fetches = 0;           ///< of a thousand: fail, and leave something else in the target
   int throwing_sends = 0;    ///< of a thousand: send() itself throws
   int throwing_fetches = 0;  ///< of a thousand: fetch() itself does
   int full = 0;              ///< of a thousand times that somebody asks: no room

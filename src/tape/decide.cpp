@@ -51,7 +51,11 @@ void Tape::decide(SavedValue& saved) {
     value.held = tensor.storage();
     return;
   }
-  Decision decision = value.is_kept() && !value.encoded ? Decision::keep : decider_->decide(info);
+  // Another tensor on a storage that is to be sent goes with it: kept, it would hold it back.
+  const bool leaves = storages_[value.storage].offloading && !value.encoded;
+  Decision decision = leaves                              ? Decision::offload
+                      : value.is_kept() && !value.encoded ? Decision::keep
+                                                          : decider_->decide(info);
   if (decision == Decision::yield && options_.guide) {
     saved_at_.emplace(id, static_cast<NodeId>(nodes_.size()) - 1);
     decision = decide_by_schedule(id, tensor);

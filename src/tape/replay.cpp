@@ -50,7 +50,10 @@ at::Tensor Tape::bring_back(std::size_t index) {
   const ValueId value = sealed_ ? ticket.value : storages_[ticket.storage].versions.back();
 
   const BelowAutograd below;
-  c10::Storage storage = available(value);
+  c10::Storage storage;
+  // What was to go to a store and stayed is what autograd would have kept, whoever has changed it.
+  if (storages_[ticket.storage].offloading) storage = values_[value].held;
+  if (!storage) storage = available(value);
   if (!storage) storage = alive_elsewhere(value);
   if (!storage) {
     const bool look = !savings_known_ && dropped_.memory_is_at_its_peak();

@@ -13,6 +13,7 @@ bool Tape::offload(ValueId id, const at::Tensor& tensor) {
   Value& value = values_[id];
   StorageRecord& record = storages_[value.storage];
   if (!offloads_ || value.bytes != tensor.storage().nbytes()) return false;
+  if (tensor.storage().data() == nullptr) return false;  // no bytes: of size zero, or on meta
   if (!record.offloading) {
     if (!offloads_->admit(static_cast<int64_t>(value.bytes))) return false;
     record.offloading = true;

@@ -530,8 +530,8 @@ void Tape::seal() {
   modules_.clear();
   invocations_.clear();
   last_rng_.reset();
+  if (offloads_) end_sending();  // before what made it is forgotten
   count_readers();
-  if (offloads_) end_sending();
   count_dropped();
   log_region(options_.label, dropped_.bytes(), /*preserves_rng=*/true);
 }

@@ -29,6 +29,8 @@ TEST_P(RandomPrograms, AreBitIdenticalToPlain) {
   EXPECT_LT(10 * (tally.skipped + tally.both_raise), 3 * tally.programs)
       << "too few programs have gradients to compare";
   EXPECT_GT(4 * tally.followed, tally.programs) << "too few follow plans";
+  EXPECT_GT(tally.fetched, tally.programs) << "too few values come back from a store";
+  EXPECT_GT(tally.faults, 2500) << "in four parts, 10,000 are promised";
   EXPECT_LT(20 * tally.complained, tally.programs) << "too many are not compared to their end";
 }
 

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tests/matrix/matrix.h"
 
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
 #include "tests/one_thread.h"
+#include "tests/store_support.h"
+#include "tests/temp_folder.h"
 #include "tests/warnings.h"
 
 namespace reprise::matrix {
@@ -31,14 +37,42 @@ Policy random_policy(uint64_t seed) {
       .otherwise(seed % 2 ? Action::keep : Action::recompute);
 }
 
+uint64_t offloads_to_try() {
+  const char* const wanted = std::getenv("REPRISE_MATRIX_OFFLOADS");
+  return wanted ? std::stoull(wanted) : 6;
+}
+
+/// Of eight values it offloads five, encodes, drops and holds one each.
+Policy random_offload(uint64_t seed, const Store& store) {
+  const auto rule = [seed](Action action, uint64_t begin, uint64_t end) {
+    return Policy::where(
+        [=](const ValueView& value) {
+          const uint64_t draw = mix(seed + 1000, value) % 8;
+          return begin <= draw && draw < end;
+        },
+        action, "random offload " + std::to_string(seed) + " from " + std::to_string(begin));
+  };
+  OffloadOptions options;
+  options.min_bytes(seed % 3 == 0 ? 256 : 0);
+  options.keep_last(static_cast<int64_t>(seed / 2 % 3));
+  options.fraction(seed % 5 == 4 ? 0.5 : 1);
+  options.fetch_ahead(seed % 4 == 0 ? 0 : seed % 4 == 1 ? 1000 : kNoLimit);
+  options.on_failure(seed / 3 % 2 ? StoreFailure::recompute : StoreFailure::error);
+  return (rule(Action::offload, 0, 5) | rule(Action::encode, 5, 6) | rule(Action::recompute, 6, 7) |
+          rule(Action::keep, 7, 8))
+      .into(store, options)
+      .audit(false);
+}
+
 Policy drop_all(const std::string& label) {
   return Policy::where([](const ValueView&) { return true; }, Action::recompute, label);
 }
 
 Cell run(const Program& program, at::ScalarType dtype, const std::optional<Policy>& policy,
-         Budget* budget = nullptr) {
+         Budget* budget = nullptr, const Store* arrives_in = nullptr) {
   torch::manual_seed(11);
   Cell result(dtype, policy, budget);
+  if (arrives_in != nullptr) result.let_arrive_in(*arrives_in);
   program(result);
   result.note("generator", at::globalContext().defaultGenerator(at::kCPU).get_state());
   return result;
@@ -64,9 +98,16 @@ Cell::Cell(at::ScalarType dtype, std::optional<Policy> policy, Budget* budget)
 Tensor Cell::forward(const std::function<Tensor()>& work) {
   if (budget_ != nullptr) return budget_->forward(work);
   if (!policy_) return work();
+  const int64_t arrived = arrives_in_ ? arrives_in_->stats().blocks_sent : 0;
   scopes_.push_back(std::make_unique<Scope>(*policy_));
   const Tensor result = work();
   scopes_.back()->end();
+  if (!arrives_in_) return result;
+  const int64_t moved = scopes_.back()->summary().offload.moved;
+  // Not for ever: what the graph has let go of already is never sent.
+  for (int i = 0; i < 30 && arrives_in_->stats().blocks_sent - arrived < moved; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   return result;
 }
 
@@ -85,6 +126,12 @@ bool Cell::replayed() const {
     replays += scope->summary().replays;
   }
   return recomputed > 0 && replays > 0;
+}
+
+int64_t Cell::moved() const {
+  int64_t moved = 0;
+  for (const auto& scope : scopes_) moved += scope->summary().offload.moved;
+  return moved;
 }
 
 Model model_of(const Cell& cell, const std::shared_ptr<nn::Module>& module,
@@ -166,6 +213,46 @@ void check_budgets(const Program& program, at::ScalarType dtype, const Cell& pla
   }
 }
 
+void check_offloads(const Program& program, at::ScalarType dtype, const Cell& plain) {
+  const tests::TempFolder folder;
+  const DiskStore disk(folder.path(""));
+  const std::vector<std::pair<std::string, Store>> stores{
+      {"disk", disk},
+      {"compressed, to disk", CompressedStore(disk, {.min_gain = 0})},
+      {"host", HostStore(int64_t{16} << 20)}};
+  const auto compare = [&](const std::string& name, const Policy& policy, const Store* arrives_in) {
+    SCOPED_TRACE(name);
+    const int64_t live = Meter().live();
+    int64_t moved = 0;
+    try {
+      const Cell ours = run(program, dtype, policy, nullptr, arrives_in);
+      expect_same(plain, ours);
+      moved = ours.moved();
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+    // What was dropped in mid-transfer goes when that has ended.
+    EXPECT_TRUE(tests::soon([&] { return Meter().live() == live; })) << Meter().live() - live;
+    return moved;
+  };
+  for (const auto& [name, store] : stores) {
+    const OffloadOptions everything = OffloadOptions().min_bytes(0).keep_last(0);
+    EXPECT_GT(compare("offload everything, " + name,
+                      Policy::offload(store, everything).audit(false), &store),
+              0);
+  }
+  for (uint64_t seed = 0; seed < offloads_to_try(); ++seed) {
+    const auto& [name, store] = stores[seed % stores.size()];
+    compare("random offload " + std::to_string(seed) + ", " + name, random_offload(seed, store),
+            seed / 3 % 2 == 0 ? &store : nullptr);
+  }
+  for (const auto& [name, store] : stores) {
+    EXPECT_TRUE(tests::soon([&s = store] { return s.stats().blocks_held == 0; })) << name;
+    EXPECT_EQ(store.stats().faults, 0) << name;
+  }
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
 }  // namespace
 
 void check(const std::string& family, const Program& program,
@@ -194,6 +281,7 @@ void check(const std::string& family, const Program& program,
     }
     SCOPED_TRACE(where);
     check_budgets(program, dtype, plain);
+    check_offloads(program, dtype, plain);
     // A label of its own makes it the first scope of its policy.
     compare("audit", drop_all("audit of " + where));
   }

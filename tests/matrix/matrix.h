@@ -39,12 +39,18 @@ class Cell {
   const std::vector<std::pair<std::string, Tensor>>& noted() const { return noted_; }
   /// Whether the scopes dropped something that was then replayed.
   bool replayed() const;
+  /// Values that the scopes have sent to a store.
+  int64_t moved() const;
+  /// Between forward and backward pass, gives `store` time to take what was sent: it must be
+  /// fetched then. Else most of it comes back out of memory, in such small models.
+  void let_arrive_in(const Store& store) { arrives_in_ = store; }
 
   const at::ScalarType dtype;
 
  private:
   std::optional<Policy> policy_;
   Budget* budget_;
+  std::optional<Store> arrives_in_;
   std::vector<std::unique_ptr<Scope>> scopes_;
   std::vector<std::pair<std::string, Tensor>> noted_;
 };
@@ -77,8 +83,9 @@ Tensor loss_of(const Tensor& output);
 
 inline const std::vector<at::ScalarType> kRealTypes{at::kFloat, at::kDouble, at::kBFloat16};
 
-/// Runs all cells of one family: presets, everything dropped, 20 random policies, one audit, and
-/// budgets from all that plain needs down to where they are infeasible.
+/// Runs all cells of one family: presets, everything dropped, 20 random policies, one audit,
+/// budgets from all that plain needs down to where they are infeasible, and offloads of everything
+/// and of random choices to three stores: 6, or as many as REPRISE_MATRIX_OFFLOADS says.
 void check(const std::string& family, const Program& program,
            const std::vector<at::ScalarType>& dtypes = kRealTypes);
 

@@ -11,11 +11,11 @@ namespace {
 tests::FaultyStoreRates rates(bool faults) {
   if (!faults) return {};
   tests::FaultyStoreRates rates;
-  rates.sends = 50;
-  rates.fetches = 60;
-  rates.throwing_sends = 20;
-  rates.throwing_fetches = 40;
-  rates.full = 50;
+  rates.sends = 80;
+  rates.fetches = 100;
+  rates.throwing_sends = 40;
+  rates.throwing_fetches = 60;
+  rates.full = 60;
   return rates;
 }
 
@@ -24,8 +24,8 @@ tests::FaultyStoreRates rates(bool faults) {
 Offloading::Offloading(uint64_t seed, bool faults)
     : seed_(seed),
       copies_(std::make_shared<tests::CopyBackend>(mix(seed, 1), /*late=*/seed % 2 ? 300 : 0)),
-      store_(tests::faulty_store(Store(copies_), static_cast<unsigned>(mix(seed, 2)),
-                                 rates(faults))),
+      store_(
+          tests::faulty_store(Store(copies_), static_cast<unsigned>(mix(seed, 2)), rates(faults))),
       order_(std::make_shared<detail::FetchOrder>()) {}
 
 // The same for all tapes and runs of a program: what one learns of the order, the others use.
