@@ -32,6 +32,8 @@ PAIRS = [
     ("tape:every_layer", "parts"),
     ("tape:keep_matmuls", "selective"),
     ("tape:classes", "selective"),
+    ("offload:disk", "save_on_cpu"),
+    ("offload:disk", "save_to_disk"),
 ]
 SIZES = {"layers": 6, "width": 384, "heads": 6, "batch": 8, "context": 256, "threads": 2}
 MODEL = (*SIZES, "dropout")
@@ -180,6 +182,8 @@ def read_options():
     parser.add_argument("--build", default=here.parents[2] / "build", type=Path, metavar="DIR",
                         help="the build with gpt_peer and peer_meter (default: build)")
     parser.add_argument("--rounds", type=int, default=7, help="measured rounds (default: 7)")
+    parser.add_argument("--store", metavar="DIR", help="a folder on a disk, for what is offloaded "
+                        "(default: one for temporary files)")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON, too")
     parser.add_argument("--write", nargs="?", const=DOCUMENT, metavar="FILE",
                         help="replace the section 'peers' of this file (default: docs/benchmarks.md)")
@@ -197,13 +201,15 @@ def start(options, folder):
     """Both sides, with the same weights, batch and seeds; and what they have in common."""
     programs = options.build / "bench" / "peers"
     sizes = [f"--{name}={getattr(options, name)}" for name in MODEL]
-    cpp = Peer("C++", [str(programs / "gpt_peer"), *sizes, f"--seed={options.seed}"])
+    store = options.store or folder
+    cpp = Peer("C++", [str(programs / "gpt_peer"), *sizes, f"--seed={options.seed}",
+                       f"--store={store}"])
     common = cpp.ask("params")
     state = Path(folder) / "state"
     cpp.ask(f"save {state}")
     python = Peer("Python", [options.python or python_with_torch(options.venv, common["libtorch"]),
                              str(Path(__file__).with_name("gpt_peer.py")),
-                             f"--meter={programs / 'libpeer_meter.so'}", f"--state={state}", *sizes])
+                             f"--meter={programs / 'libpeer_meter.so'}", f"--state={state}", f"--store={store}", *sizes])
     require_alike(common, python.ask("params"))
     return {"C++": cpp, "Python": python}, common
 
@@ -211,9 +217,9 @@ def start(options, folder):
 def compare(options):
     with tempfile.TemporaryDirectory() as folder:
         sides, common = start(options, folder)
-    entries = run(sides, options.rounds, lambda text: print(text, file=sys.stderr))
-    for peer in sides.values():
-        peer.close()
+        entries = run(sides, options.rounds, lambda text: print(text, file=sys.stderr))
+        for peer in sides.values():
+            peer.close()
     summarise(entries)
     loss, same_bits = require_equal_losses(entries)
     duels = duels_of(entries)

@@ -58,7 +58,9 @@ class PeersTest(unittest.TestCase):
             peer.ask("params")
 
     def test_every_strategy_of_the_pairs_has_the_loss_of_plain(self):
-        peer = self.start([GPT_PEER, *SMALL, "--dropout=0.1"])
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        peer = self.start([GPT_PEER, *SMALL, f"--store={folder.name}", "--dropout=0.1"])
         losses = {ours: peer.ask("step " + ours)["loss"] for ours, _ in PAIRS}
         self.assertEqual(set(losses.values()), {losses["plain"]})
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <exception>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include <reprise/error.h>
 #include <reprise/report.h>
@@ -16,6 +18,7 @@
 
 #include "workloads/libtorch.h"
 #include "workloads/measured_step.h"
+#include "workloads/stores.h"
 
 // The C++ side of the comparison with Python's torch.utils.checkpoint; gpt_peer.py is the other.
 // It holds the workload gpt and answers each line of its input with one line of JSON:
@@ -35,6 +38,24 @@ using nlohmann::ordered_json;
 struct Settings {
   workloads::WorkloadOptions model;
   std::optional<int> threads;
+  std::optional<std::string> store;
+};
+
+/// The workload, and the strategies that it has been asked for: a store is made once.
+struct Side {
+  std::unique_ptr<workloads::Workload> gpt;
+  std::optional<std::string> store;
+  std::map<std::string, workloads::Strategy> strategies;
+
+  const workloads::Strategy& strategy(const std::string& text) {
+    auto known = strategies.find(text);
+    if (known == strategies.end()) {
+      workloads::Strategy strategy = workloads::parse_strategy(text);
+      workloads::make_store(strategy, store, *gpt);
+      known = strategies.emplace(text, std::move(strategy)).first;
+    }
+    return known->second;
+  }
 };
 
 void add_options(CLI::App& app, Settings& settings) {
@@ -46,6 +67,7 @@ void add_options(CLI::App& app, Settings& settings) {
   app.add_option("--dropout", settings.model.dropout);
   app.add_option("--threads", settings.threads)->check(CLI::PositiveNumber);
   app.add_option("--seed", settings.model.seed);
+  app.add_option("--store", settings.store);
 }
 
 ordered_json params(workloads::Workload& gpt) {
@@ -66,8 +88,8 @@ ordered_json save(workloads::Workload& gpt, const std::string& path) {
   return {{"saved", path}};
 }
 
-ordered_json step(workloads::Workload& gpt, const std::string& strategy) {
-  const auto measured = workloads::measure_step(gpt, workloads::parse_strategy(strategy), 0);
+ordered_json step(Side& side, const std::string& strategy) {
+  const auto measured = workloads::measure_step(*side.gpt, side.strategy(strategy), 0);
   return {{"strategy", strategy},
           {"step_ms", measured.milliseconds},
           {"peak_bytes", measured.peak_bytes},
@@ -75,28 +97,28 @@ ordered_json step(workloads::Workload& gpt, const std::string& strategy) {
           {"loss", measured.results.loss.item<double>()}};
 }
 
-ordered_json answer(workloads::Workload& gpt, const std::string& line) {
+ordered_json answer(Side& side, const std::string& line) {
   std::istringstream words(line);
   std::string verb, value, rest;
   words >> verb >> value >> rest;
   const bool one_value = !value.empty() && rest.empty();
-  if (verb == "params" && value.empty()) return params(gpt);
-  if (verb == "save" && one_value) return save(gpt, value);
-  if (verb == "step" && one_value) return step(gpt, value);
+  if (verb == "params" && value.empty()) return params(*side.gpt);
+  if (verb == "save" && one_value) return save(*side.gpt, value);
+  if (verb == "step" && one_value) return step(side, value);
   throw UsageError("unknown request '" + line + "'", "requests: params, save FILE, step STRATEGY");
 }
 
-ordered_json answer_or_error(workloads::Workload& gpt, const std::string& line) {
+ordered_json answer_or_error(Side& side, const std::string& line) {
   try {
-    return answer(gpt, line);
+    return answer(side, line);
   } catch (const std::exception& error) {
     return {{"error", error.what()}};
   }
 }
 
-void serve(workloads::Workload& gpt) {
+void serve(Side& side) {
   for (std::string line; std::getline(std::cin, line);) {
-    const ordered_json json = answer_or_error(gpt, line);
+    const ordered_json json = answer_or_error(side, line);
     std::cout << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
   }
 }
@@ -111,8 +133,8 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     if (settings.threads) torch::set_num_threads(*settings.threads);
-    const auto gpt = reprise::workloads::make_workload("gpt", settings.model);
-    reprise::serve(*gpt);
+    reprise::Side side{reprise::workloads::make_workload("gpt", settings.model), settings.store, {}};
+    reprise::serve(side);
   } catch (const std::exception& error) {
     std::cerr << "error: " << error.what() << '\n';
     return 1;

@@ -5,7 +5,8 @@ torch.utils.checkpoint.
 
 It speaks the protocol of gpt_peer.cpp, and reads the weights, the batch and the seed that it saves;
 dropout is drawn in the order of the C++ side, so both sides compute the same loss. The strategies:
-plain; save_on_cpu; checkpoint (each block); parts (attention and feed-forward net of each block, by
+plain; save_on_cpu; save_to_disk (what PyTorch's tutorial on saved-tensor hooks does, without the
+parameters and what is small); checkpoint (each block); parts (attention and feed-forward net of each block, by
 themselves); selective (each block, keeping products and attention).
 """
 
@@ -13,14 +14,16 @@ import argparse
 import ctypes
 import functools
 import json
+import os
 import sys
+import tempfile
 import time
 
 try:
     import torch
     import torch.nn.functional as F
     from torch import nn
-    from torch.autograd.graph import save_on_cpu
+    from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
     from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 except (ImportError, OSError) as error:  # OSError: the wheel without the libraries it needs
     sys.exit(f"error: this Python cannot import torch: {str(error).splitlines()[0]}\n"
@@ -43,6 +46,33 @@ def offloaded(block, x):
         return whole(block, x)
 
 
+class SavedToDisk:
+    """A tensor in a file, which goes with it."""
+    folder = None
+
+    def __init__(self, tensor):
+        handle, self.name = tempfile.mkstemp(dir=self.folder)
+        os.close(handle)
+        torch.save(tensor, self.name)
+
+    def __del__(self):
+        os.unlink(self.name)
+
+
+def pack(tensor):
+    kept = isinstance(tensor, nn.Parameter) or tensor.nbytes < 64 * 1024
+    return tensor if kept else SavedToDisk(tensor.detach())
+
+
+def unpack(saved):
+    return torch.load(saved.name) if isinstance(saved, SavedToDisk) else saved
+
+
+def on_disk(block, x):
+    with saved_tensors_hooks(pack, unpack):
+        return whole(block, x)
+
+
 def each_part(block, x):
     return checkpoint(block.ffn, checkpoint(block.attention, x, use_reentrant=False),
                       use_reentrant=False)
@@ -51,6 +81,7 @@ def each_part(block, x):
 STRATEGIES = {
     "plain": whole,
     "save_on_cpu": offloaded,
+    "save_to_disk": on_disk,
     "checkpoint": lambda block, x: checkpoint(whole, block, x, use_reentrant=False),
     "parts": each_part,
     "selective": lambda block, x: checkpoint(
@@ -178,11 +209,14 @@ def read_options():
     for name in ("layers", "width", "heads", "batch", "context", "threads"):
         parser.add_argument("--" + name, type=int, required=True)
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--store", help="the folder of save_to_disk")
     return parser.parse_args()
 
 
 def main():
-    peer = Peer(read_options())
+    options = read_options()
+    SavedToDisk.folder = options.store
+    peer = Peer(options)
     for line in sys.stdin:
         try:
             answer = peer.answer(line.strip())
