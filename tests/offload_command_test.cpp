@@ -49,7 +49,7 @@ TEST(OffloadCommand, compares_stores_with_plain) {
     EXPECT_TRUE(row["grads_bit_equal"]);
     EXPECT_TRUE(row["training"]["weights_bit_equal"]);
     if (strategy.starts_with("offload:")) {
-      EXPECT_GT(row["offloaded_bytes"], json["rows"][0]["peak_bytes"].get<int64_t>() / 2);
+      EXPECT_GT(row["offloaded_bytes"], json["rows"][0]["peak_bytes"].get<int64_t>() / 4);
       EXPECT_EQ(row["offload"]["moved_bytes"], row["offloaded_bytes"]);
       EXPECT_EQ(row["offload"]["failed"], 0);
       EXPECT_EQ(row["recomputed_ops"], 0);
@@ -113,7 +113,7 @@ TEST(OffloadCommand, trains_to_the_same_loss_and_ends_with_what_was_moved) {
   EXPECT_TRUE(plain["offload"].is_null());
   EXPECT_EQ(moved["loss"], parts["loss"]);
   EXPECT_EQ(host["loss"], plain["loss"]);
-  EXPECT_GT(moved["offload"]["moved_bytes"], 3 * plain["peak_bytes"].get<int64_t>() / 2);
+  EXPECT_GT(moved["offload"]["moved_bytes"], plain["peak_bytes"].get<int64_t>() / 2);
   EXPECT_EQ(moved["offload"]["moved"], moved["offload"]["fetched"].get<int64_t>() +
                                            moved["offload"]["returned"].get<int64_t>());
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("\noffload\n"), HasSubstr(" values moved, ")));
@@ -144,7 +144,7 @@ TEST(OffloadCommand, refuses_folders_that_no_store_can_use) {
            {train + "disk --store /nowhere", 2, "nothing can be stored in '/nowhere'"},
            {compare + "disk --store " + file, 2, "Not a directory"},
            {compare + "disk --store /proc/self", 2, "nothing can be stored in '/proc/self'"},
-           {compare + "disk --store ''", 2, "nothing can be stored in ''"},
+           {compare + "disk --store ''", 2, "--store: the folder has no name"},
            {compare + "disk --store", 2, "--store: a value is missing"},
            {compare + "host" + in(folder), 2, "--store: no strategy offloads to a folder"},
            {"train" + kBlocks + "--steps 1" + in(folder), 2, "no strategy offloads to a folder"},

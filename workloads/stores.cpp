@@ -24,6 +24,10 @@ Store disk_store(const Strategy& strategy, const std::optional<std::string>& fol
     throw UsageError("strategy '" + strategy.text + "': there is no folder to offload to",
                      "name one on a disk with --store DIR");
   }
+  // The system takes it for the root.
+  if (folder->empty()) {
+    throw UsageError("--store: the folder has no name", "name one on a disk");
+  }
   DiskOptions options;
   options.bytes_in_flight = kInFlight;
   try {
