@@ -101,6 +101,21 @@ TEST(OffloadCommand, sets_it_beside_recomputation_and_smaller_batches) {
   EXPECT_GT(json["rows"][2]["offloaded_bytes"], 0);
 }
 
+TEST(OffloadCommand, hybrids_are_budgets_with_a_store) {
+  const TempFolder folder, out;
+  const auto json = json_of(
+      out, "compare" + kBlocks + "--steps 2 --strategies budget=60%,hybrid=60%" + in(folder),
+      nullptr);
+  const auto& row = json["rows"][2];
+  EXPECT_TRUE(row["grads_bit_equal"]);
+  EXPECT_LE(row["peak_bytes"], row["budget_bytes"]);
+  EXPECT_GE(row["budget"]["planned_steps"], 2);
+  const Outcome outcome = run("train" + kBlocks + "--steps 3 --strategy hybrid=60%" + in(folder));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("\nbudget\nlimit "));
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
 TEST(OffloadCommand, trains_to_the_same_loss_and_ends_with_what_was_moved) {
   const TempFolder folder, out;
   Outcome outcome;
@@ -168,6 +183,12 @@ TEST(OffloadCommand, refuses_what_is_no_store) {
            {compare + "offload:disk+lossy+lossy", 2, "'+lossy' stands twice"},
            {compare + "checkpoint+lossy", 2, "options of regions"},
            {compare + "plain+lossy", 2, "has no regions"},
+           {compare + "hybrid=50%", 2, "strategy 'hybrid=50%': there is no folder to offload to"},
+           {compare + "hybrid=banana", 2, "strategy 'hybrid=banana': expected a budget"},
+           {compare + "hybrid=101%", 2, "no more than 100%"},
+           {compare + "hybrid:50%", 2, "it is written hybrid=SIZE or hybrid=P%"},
+           {compare + "hybrid=50%+no_rng", 2, "options of stores: compressed, lossy"},
+           {"plan" + kBlocks + "--max-batch --strategies hybrid=50%", 2, "not known by shapes"},
        }) {
     tests::expect_rejected(REPRISE_COMMAND, mistake);
   }

@@ -57,6 +57,8 @@ TEST(StrategyGrammar, reads_every_word_and_keeps_what_was_written) {
                            "offload:host",
                            "offload:disk+compressed",
                            "offload:host+lossy",
+                           "hybrid=50%",
+                           "hybrid=1.5GiB+compressed",
                            "accumulate:1",
                            "accumulate:16"}) {
     EXPECT_EQ(parse_strategy(text).text, text);
@@ -108,6 +110,9 @@ TEST(StrategyGrammar, rejects_bad_words_and_numbers_with_the_grammar_as_hint) {
                            "accumulate:4+no_rng",
                            "offload",
                            "offload=disk",
+                           "hybrid",
+                           "hybrid:50%",
+                           "hybrid=50%+lossy+compressed",
                            "offload:disk+lossy+compressed",
                            ":",
                            ":3"}) {
@@ -160,6 +165,10 @@ TEST(StrategyStores, are_named_with_their_form) {
   EXPECT_TRUE(kind("offload:host+compressed")->exact());
   EXPECT_EQ(kind("offload:disk+lossy")->form, StoreKind::Form::lossy);
   EXPECT_FALSE(kind("offload:disk+lossy")->exact());
+  EXPECT_EQ(kind("hybrid=50%")->place, StoreKind::Place::disk);
+  EXPECT_EQ(kind("hybrid=50%+compressed")->form, StoreKind::Form::compressed);
+  EXPECT_EQ(budget_of(parse_strategy("hybrid=50%+compressed"))->share, 0.5);
+  EXPECT_FALSE(stays_online(parse_strategy("hybrid=50%")));
 }
 
 TEST(StrategyStores, are_where_policies_offload_to) {

@@ -73,16 +73,22 @@ void add_step(Contestant& contestant, const MeasuredStep& step, const StepResult
   row.max_abs_grad_diff = std::max(row.max_abs_grad_diff, difference.max_abs);
 }
 
+int64_t bytes_sent(const Strategy& strategy) {
+  return strategy.store ? strategy.store->stats().bytes_sent : 0;
+}
+
 // In a step of its own, as counting operators takes time.
 void count_replays(Workload& workload, Contestant& contestant) {
   const ReplayCounter counter;
   const RegionReport report;
+  const int64_t sent = bytes_sent(contestant.strategy);
   const MeasuredStep step = measure_step(workload, contestant.strategy, 0, contestant.limit());
   const ReplayStats stats = counter.stats();
   contestant.row.recomputed_ops = stats.operators;
   contestant.row.recomputed_ms = stats.milliseconds;
   contestant.row.regions = report.regions();
-  if (!contestant.strategy.store) return;
+  contestant.row.offloaded_bytes = bytes_sent(contestant.strategy) - sent;
+  if (!contestant.strategy.store || contestant.budget) return;
   contestant.row.offload = step.offload;
   contestant.row.offloaded_bytes = step.offload.moved_bytes;
 }

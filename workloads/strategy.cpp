@@ -146,6 +146,13 @@ const std::vector<Word>& words() {
        [](const std::string& text, const std::string& value) -> StrategyKind {
          return UnderBudget{parse_budget_size("strategy '" + text + "': ", value), true};
        }},
+      {"hybrid",
+       "hybrid=SIZE or hybrid=P%",
+       {},
+       [](const std::string& text, const std::string& value) -> StrategyKind {
+         return UnderBudget{.size = parse_budget_size("strategy '" + text + "': ", value),
+                            .hybrid = true};
+       }},
   };
   return kWords;
 }
@@ -234,6 +241,8 @@ void set_modifiers(Strategy& strategy, const std::vector<std::string>& parts) {
 std::optional<StoreKind> store_kind_of(const StrategyKind& kind) {
   const auto* offloaded = std::get_if<Offloaded>(&kind);
   if (offloaded != nullptr) return StoreKind{.place = offloaded->place};
+  const auto* budget = std::get_if<UnderBudget>(&kind);
+  if (budget != nullptr && budget->hybrid) return StoreKind{.place = StoreKind::Place::disk};
   return std::nullopt;
 }
 
@@ -248,7 +257,9 @@ bool is_number(const std::string& text) {
                                       [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-bool takes_bytes(const std::string& name) { return name == "budget" || name == "online"; }
+bool takes_bytes(const std::string& name) {
+  return name == "budget" || name == "online" || name == "hybrid";
+}
 
 StrategyKind parse_kind(const std::string& text, const std::string& base) {
   const std::size_t colon = base.find_first_of(":=");

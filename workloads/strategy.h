@@ -81,7 +81,8 @@ struct Offloaded {
 struct UnderBudget {
   BudgetSize size;
   bool online = false;  ///< never planned
-};                      // budget=SIZE, budget=P%, online=SIZE, online=P%
+  bool hybrid = false;  ///< offloads to a disk, too
+};                      // budget=SIZE, budget=P%, online=SIZE, ..., hybrid=SIZE, ...
 
 using StrategyKind =
     std::variant<Plain, EachBlock, BalancedSegments, SizedSegments, CutAfter, LayerRange, EveryNth,

@@ -269,7 +269,7 @@ Training train(Workload& workload, const TrainOptions& asked) {
   training.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   training.regions = report.regions();
   if (budget) training.budget = budget->summary();
-  if (options.strategy.store) training.offload = run.offload();
+  if (options.strategy.store && !budget) training.offload = run.offload();
   finish(training, workload, run);
   return training;
 }

@@ -9,6 +9,7 @@ constexpr int kSettlingSteps = 8;
 
 Budget made(Budget budget, const Strategy& strategy) {
   if (stays_online(strategy)) budget.stay_online();
+  if (strategy.store) budget.into(*strategy.store);
   return budget;
 }
 

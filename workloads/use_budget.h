@@ -13,7 +13,8 @@
 namespace reprise::workloads {
 
 /// The budget that a strategy says, for training: a size counts all bytes, and of a share the first
-/// step runs plainly and is measured. None for strategies that say none.
+/// step runs plainly and is measured. A strategy's store is given to it. None for strategies that
+/// say none.
 std::optional<Budget> make_budget(const Strategy& strategy, torch::Device device);
 
 /// What a step may take above its base, for a strategy that says a budget.
