@@ -19,10 +19,10 @@
 #include "workloads/strategy.h"
 #include "workloads/transformer.h"
 
-// Steps of a transformer of four blocks on one thread whose saved tensors go to a disk and come back,
-// against the same steps with a copy in memory in the place of each transfer (a HostStore), and
-// against plain ones; turn and turn about in one run. The folder is REPRISE_BENCH_FOLDER, or that
-// for temporary files. How fast the store is by itself: bench_store.
+// Steps of a transformer of four blocks on one thread whose saved tensors go to a disk and come
+// back, against the same steps with a copy in memory in the place of each transfer (a HostStore),
+// and against plain ones; turn and turn about in one run. The folder is REPRISE_BENCH_FOLDER, or
+// that for temporary files. How fast the store is by itself: bench_store.
 //   plain_ms, copy_ms, disk_ms   medians
 //   over_copy    median of the pairs' ratios, in percent above 100: at most 10 is the aim
 //   over_plain   the same against plain

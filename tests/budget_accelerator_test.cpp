@@ -104,9 +104,7 @@ TEST_F(BudgetOnAnAccelerator, OfAllBytesAndOfAFraction) {
 TEST_F(BudgetOnAnAccelerator, LeavesThePeakOfTheMeterAlone) {
   const Meter meter(fake_device());
   meter.reset_peak();
-  {
-    const Tensor large = torch::empty({1 << 22}, fake_device());
-  }
+  { const Tensor large = torch::empty({1 << 22}, fake_device()); }
   const int64_t peak = meter.peak();
   auto budget = Budget::activations(share(0.6), fake_device());
   step(&budget);
@@ -163,11 +161,9 @@ TEST_F(BudgetOnAnAccelerator, PlansAreRefused) {
 }
 
 TEST_F(BudgetOnAnAccelerator, ADeviceThatIsNotThereIsAnError) {
-  EXPECT_NE(testing::message_of<UsageError>([&] { Budget(1 << 20, c10::Device("cuda:0")); }),
-            "");
-  EXPECT_NE(testing::message_of<UsageError>([&] {
-              Budget(1 << 20, c10::Device(c10::DeviceType::PrivateUse1, 7));
-            }),
+  EXPECT_NE(testing::message_of<UsageError>([&] { Budget(1 << 20, c10::Device("cuda:0")); }), "");
+  EXPECT_NE(testing::message_of<UsageError>(
+                [&] { Budget(1 << 20, c10::Device(c10::DeviceType::PrivateUse1, 7)); }),
             "");
 }
 

@@ -229,7 +229,8 @@ TEST_F(Offload, FaultsKeepOrRecomputeOrThrow) {
     EXPECT_TRUE(same_bits(under(Policy::offload(sends), &summary), plain)) << seed;
     EXPECT_EQ(summary.failed, sends.stats().faults);
     injected += sends.stats().faults;
-    const Store fetches = faulty_store(DiskStore(folder.path("")), seed, FaultyStoreRates{100, 100});
+    const Store fetches =
+        faulty_store(DiskStore(folder.path("")), seed, FaultyStoreRates{100, 100});
     store_in_use = &fetches;
     try {
       EXPECT_TRUE(same_bits(under(Policy::offload(fetches)), plain)) << seed;
@@ -264,7 +265,8 @@ TEST_F(Offload, ComposesWithFunctionReplayInBothOrders) {
   std::unique_ptr<Scope> scope;
   EXPECT_TRUE(same_bits(loss_and_gradients({x},
                                            [&] {
-                                             scope = std::make_unique<Scope>(Policy::offload(store));
+                                             scope =
+                                                 std::make_unique<Scope>(Policy::offload(store));
                                              Tensor loss = chain(true);
                                              scope->end();
                                              return loss;
@@ -321,13 +323,15 @@ TEST_F(Offload, SharedStoragesGoOnceAndViewsComeBackAsTheyWere) {
     const Tensor b = base.slice(0, 3, kRows, 5);
     const Tensor c = base.select(1, 7).unsqueeze(1).expand({kRows, kWidth});
     const Tensor d = base.view({kWidth, kRows}).transpose(0, 1);
-    return (a.exp().sum() + b.exp().sum() + (c * c * d).sum()) + at::einsum("ij,jk->ik", {a, d}).sum();
+    return (a.exp().sum() + b.exp().sum() + (c * c * d).sum()) +
+           at::einsum("ij,jk->ik", {a, d}).sum();
   };
   const auto expected = loss_and_gradients({x}, views);
   std::unique_ptr<Scope> scope;
   EXPECT_TRUE(same_bits(loss_and_gradients({x},
                                            [&] {
-                                             scope = std::make_unique<Scope>(Policy::offload(store));
+                                             scope =
+                                                 std::make_unique<Scope>(Policy::offload(store));
                                              Tensor loss = views();
                                              scope->end();
                                              return loss;

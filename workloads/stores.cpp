@@ -12,9 +12,6 @@
 namespace reprise::workloads {
 namespace {
 
-// What has not arrived counts in the peak. This is twice what a disk has under way at once.
-constexpr int64_t kInFlight = int64_t{16} << 20;
-
 bool goes_to_disk(const Strategy& strategy) {
   return strategy.store_kind && strategy.store_kind->place == StoreKind::Place::disk;
 }
@@ -24,14 +21,9 @@ Store disk_store(const Strategy& strategy, const std::optional<std::string>& fol
     throw UsageError("strategy '" + strategy.text + "': there is no folder to offload to",
                      "name one on a disk with --store DIR");
   }
-  // The system takes it for the root.
-  if (folder->empty()) {
-    throw UsageError("--store: the folder has no name", "name one on a disk");
-  }
-  DiskOptions options;
-  options.bytes_in_flight = kInFlight;
+  if (folder->empty()) throw UsageError("--store: the folder has no name", "name one on a disk");
   try {
-    return DiskStore(*folder, options);
+    return DiskStore(*folder);
   } catch (const StoreError& error) {
     throw UsageError("--store: nothing can be stored in '" + *folder + "': " + error.found(),
                      "name a folder on a disk that one can write to");
@@ -40,7 +32,6 @@ Store disk_store(const Strategy& strategy, const std::optional<std::string>& fol
 
 Store host_store(Workload& workload) {
   HostOptions options;
-  options.bytes_in_flight = kInFlight;
   if (!workload.device().is_cpu()) {
     options.allocate = [](int64_t bytes) -> std::shared_ptr<void> {
       const auto pool = std::make_shared<torch::Tensor>(
@@ -54,7 +45,6 @@ Store host_store(Workload& workload) {
 Store formed(const Store& store, StoreKind::Form form) {
   if (form == StoreKind::Form::plain) return store;
   CompressedOptions options;
-  options.bytes_in_flight = kInFlight;
   options.lossy_bfloat16 = form == StoreKind::Form::lossy;
   return CompressedStore(store, options);
 }

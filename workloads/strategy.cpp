@@ -19,9 +19,6 @@
 namespace reprise::workloads {
 namespace {
 
-// What is fetched ahead counts in the peak. This is twice what a disk has under way at once.
-constexpr int64_t kFetchAhead = int64_t{16} << 20;
-
 using Parser = StrategyKind (*)(const std::string& text, const std::string& value);
 
 // A word of the grammar: how it is written in hints, and what reads the part after its colon.
@@ -394,8 +391,7 @@ std::optional<Policy> policy_of(const Strategy& strategy, int64_t layers,
   if (std::holds_alternative<Offloaded>(strategy.kind)) {
     const Policy all =
         Policy::where([](const ValueView&) { return true; }, Action::offload, "offload");
-    const OffloadOptions options = OffloadOptions().fetch_ahead(kFetchAhead);
-    return strategy.store ? all.into(*strategy.store, options) : all;
+    return strategy.store ? all.into(*strategy.store) : all;
   }
   const auto* tape = std::get_if<OnTape>(&strategy.kind);
   if (tape == nullptr) return std::nullopt;

@@ -133,7 +133,8 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     if (settings.threads) torch::set_num_threads(*settings.threads);
-    reprise::Side side{reprise::workloads::make_workload("gpt", settings.model), settings.store, {}};
+    reprise::Side side{
+        reprise::workloads::make_workload("gpt", settings.model), settings.store, {}};
     reprise::serve(side);
   } catch (const std::exception& error) {
     std::cerr << "error: " << error.what() << '\n';

@@ -129,9 +129,9 @@ class REPRISE_API Budget {
   void follow(Plan plan);
 
   /// From now on, plans may send values to `store` instead of dropping them, where that takes less
-  /// time: its speed is measured before the next plan is made (which sends and fetches 128 MiB), and
-  /// again from the steps that use it. What it does not bring back is replayed. Throws UsageError
-  /// for a store that rounds, and on an accelerator, where no plans are made.
+  /// time: its speed is measured before the next plan is made (which sends and fetches 128 MiB),
+  /// and again from the steps that use it. What it does not bring back is replayed. Throws
+  /// UsageError for a store that rounds, and on an accelerator, where no plans are made.
   void into(const Store& store);
 
   /// Waits until the plans are made that have been begun in the background.

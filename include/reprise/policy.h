@@ -20,8 +20,8 @@ namespace c10 {
 class OperatorHandle;
 }
 
-// What becomes of each value that a forward pass makes: kept, kept in a smaller form, recomputed, or
-// offloaded. A policy is a list of rules; the first that matches a value decides. Policies are
+// What becomes of each value that a forward pass makes: kept, kept in a smaller form, recomputed,
+// or offloaded. A policy is a list of rules; the first that matches a value decides. Policies are
 // values: cheap to copy, never changed by use, safe to share between threads.
 
 namespace reprise {

@@ -16,8 +16,8 @@
 
 // Selective recomputation by operator replay. Everything that runs on this thread while a Scope
 // lives is recorded, operator by operator; the tensors that autograd saves are kept, encoded,
-// dropped or offloaded by the policy, and dropped ones are brought back in the backward pass by replaying only
-// the operators that are needed. The model's own code is not run again.
+// dropped or offloaded by the policy, and dropped ones are brought back in the backward pass by
+// replaying only the operators that are needed. The model's own code is not run again.
 
 namespace reprise {
 

@@ -184,7 +184,9 @@ class REPRISE_API Store {
 inline constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 struct DiskOptions {
-  int64_t bytes_in_flight = int64_t{256} << 20;  ///< sent and not yet arrived
+  /// Sent and not yet arrived: it still takes memory. The default is twice what a disk has under
+  /// way at once.
+  int64_t bytes_in_flight = int64_t{16} << 20;
   int64_t bytes_held = kNoLimit;                 ///< most room taken, in blocks of 4096 bytes
   int64_t keep_free = int64_t{64} << 20;         ///< of the file system, left for others
   bool direct = true;                            ///< past the page cache, where the file system can
@@ -202,7 +204,7 @@ class REPRISE_API DiskStore : public Store {
 };
 
 struct HostOptions {
-  int64_t bytes_in_flight = int64_t{256} << 20;
+  int64_t bytes_in_flight = int64_t{16} << 20;
 
   /// Makes the pool: at least so many bytes, at a multiple of 64. Empty: ordinary memory. Here
   /// pinned memory of an accelerator comes in. Throwing, it ends the constructor.
@@ -218,7 +220,7 @@ class REPRISE_API HostStore : public Store {
 };
 
 struct CompressedOptions {
-  int64_t bytes_in_flight = int64_t{256} << 20;  ///< sent and not yet compressed
+  int64_t bytes_in_flight = int64_t{16} << 20;  ///< sent and not yet compressed
   double min_gain = 0.1;  ///< a block that would shrink by less stays as it is
   int threads = 1;        ///< that compress and expand
 

@@ -52,8 +52,8 @@ struct Budget::State {
     const std::lock_guard<std::mutex> lock(store_mutex);
     if (!store) return nullptr;
     return std::make_shared<detail::Offloads>(
-        detail::Destination{
-            *store, OffloadOptions().min_bytes(0).on_failure(StoreFailure::recompute)},
+        detail::Destination{*store,
+                            OffloadOptions().min_bytes(0).on_failure(StoreFailure::recompute)},
         nullptr);
   }
 
@@ -171,13 +171,12 @@ struct BudgetScope::Open {
       hooks.emplace(
           [graph](const at::Tensor& tensor) { return std::make_shared<Watched>(tensor, graph); });
     } else {
-      recording.emplace(std::make_shared<detail::Tape>(
-          std::make_shared<Yielding>(graph, state->device),
-          detail::TapeOptions{
-              .label = "budget",
-              .room = limit.room,
-              .guide = guide(state, graph->begun()),
-              .offloads = state->offloads()}));
+      recording.emplace(
+          std::make_shared<detail::Tape>(std::make_shared<Yielding>(graph, state->device),
+                                         detail::TapeOptions{.label = "budget",
+                                                             .room = limit.room,
+                                                             .guide = guide(state, graph->begun()),
+                                                             .offloads = state->offloads()}));
     }
     open_forwards().push_back({&limit, std::move(graph)});
   }

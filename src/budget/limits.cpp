@@ -54,8 +54,9 @@ void Limits::apply() {
   bool limiting = false;
   for (const LimitState* state : in_force_) {
     limiting = limiting || !state->watching;
-    const int64_t limit =
-        state->watching ? LimitedMemory::kWatched : std::min(state->base + state->bytes, LimitedMemory::kWatched);
+    const int64_t limit = state->watching
+                              ? LimitedMemory::kWatched
+                              : std::min(state->base + state->bytes, LimitedMemory::kWatched);
     least = std::min(least, limit);
   }
   memory_.set_limit(least);

@@ -242,7 +242,8 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
   const bool is_plain = plan.peak_bytes == plan.plain_peak_bytes;
   if (record.followed) ++sequence->steps_since_plan;
   if (dropped) sequence->margin += std::max<int64_t>(step.available / 256, 1 << 16);
-  if ((too_much || ((slower || more_room || other_store) && !is_plain)) && sequence->replans < kMostReplans) {
+  if ((too_much || ((slower || more_room || other_store) && !is_plain)) &&
+      sequence->replans < kMostReplans) {
     ++sequence->replans;
     begin_planning(sequence, step.available);
   }

@@ -20,8 +20,8 @@ c10::Device measurable_accelerator(c10::Device device);
 MemoryStats accelerator_stats(c10::Device device);
 int64_t accelerator_reset_peak(c10::Device device);
 
-/// The largest live bytes since this was last called or the peak was reset, whoever did so. The peak
-/// goes on for all others.
+/// The largest live bytes since this was last called or the peak was reset, whoever did so. The
+/// peak goes on for all others.
 int64_t accelerator_take_peak(c10::Device device);
 
 /// Makes the peak at least `bytes`, until the next accelerator_reset_peak().

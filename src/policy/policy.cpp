@@ -96,7 +96,8 @@ Policy Policy::then(const Policy& next) const {
 }
 
 Policy Policy::offload(const Store& store, const OffloadOptions& options) {
-  return where([](const ValueView&) { return true; }, Action::offload, "offload").into(store, options);
+  return where([](const ValueView&) { return true; }, Action::offload, "offload")
+      .into(store, options);
 }
 
 Policy Policy::into(const Store& store, const OffloadOptions& options) const {

@@ -126,13 +126,13 @@ class HeldSet {
   int32_t position_ = kNone;  // of the backward pass; none: the forward pass is at the end
 };
 
-/// Drops what is cheapest to bring back until `bytes` can be reserved, and reserves them; false, and
-/// nothing is dropped, if all that can be dropped is not enough. Then `droppable` is how much that
-/// is.
+/// Drops what is cheapest to bring back until `bytes` can be reserved, and reserves them; false,
+/// and nothing is dropped, if all that can be dropped is not enough. Then `droppable` is how much
+/// that is.
 bool drop_for(LimitedMemory& memory, int64_t bytes, int64_t& droppable);
 
-/// Reserves `bytes` as soon as what is on its way to stores has made room for them; false if that is
-/// not enough.
+/// Reserves `bytes` as soon as what is on its way to stores has made room for them; false if that
+/// is not enough.
 bool wait_for_room(LimitedMemory& memory, int64_t bytes);
 
 /// Drops `bytes` or more, as far as there are any; nothing where another thread is dropping and

@@ -6,8 +6,8 @@
 
 #include <c10/core/Storage.h>
 
-// Memory of the CPU on its way to a store: it goes by itself when the bytes have arrived, so whoever
-// needs room may wait for it. Thread-safe.
+// Memory of the CPU on its way to a store: it goes by itself when the bytes have arrived, so
+// whoever needs room may wait for it. Thread-safe.
 
 namespace reprise::detail {
 

@@ -164,7 +164,7 @@ void Offloads::look_ahead() {
   }
   for (const Slot slot : fetching_) {
     try {
-      at(slot).storage->go_on();  // to the device, what has come as far as the host
+      at(slot).storage->go_on();   // to the device, what has come as far as the host
     } catch (const StoreError&) {  // the same
     }
   }
@@ -195,7 +195,8 @@ void Offloads::begin_pass() {
 
 // What was fetched for nobody (a partial gradient) must not outlive the pass.
 void Offloads::end_pass() {
-  if (order_of_steps_ && !asked_.empty() && asked_.size() == sent_.size()) order_of_steps_->learn(asked_);
+  if (order_of_steps_ && !asked_.empty() && asked_.size() == sent_.size())
+    order_of_steps_->learn(asked_);
   asked_.clear();
   for (const Slot slot : fetching_) at(slot).storage->cancel_fetch();
   fetching_.clear();

@@ -57,8 +57,8 @@ class Offloads {
 
   /// Whether the store can take so many bytes.
   bool has_room(int64_t bytes);
-  /// kNoSlot: the store does not take it. `dtype`: of the numbers in it, mostly. REQUIRES: nobody else has the storage; below autograd,
-  /// as all that follows.
+  /// kNoSlot: the store does not take it. `dtype`: of the numbers in it, mostly. REQUIRES: nobody
+  /// else has the storage; below autograd, as all that follows.
   Slot send(c10::Storage contents, c10::ScalarType dtype);
 
   /// The forward pass is over, and these were not sent.

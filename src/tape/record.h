@@ -44,7 +44,7 @@ struct Value {
   bool counted = false;  // among its module's saved bytes
   c10::Storage held;     // strong: externals, and what the decider keeps
   std::shared_ptr<const Encoded> encoded;  // the same, in a smaller form
-  c10::Storage cached;  // strong: replayed, and waited for in the running backward pass
+  c10::Storage cached;   // strong: replayed, and waited for in the running backward pass
   int32_t slot = kNone;  // of Offloads: the same, in a store
 
   // Counted once the scope has ended: saved tensors that are to be brought back from here, and
@@ -73,9 +73,9 @@ struct StorageRecord {
   std::vector<ValueId> versions;
   c10::Device device;
   c10::SmallVector<Counter, 1> counters;
-  std::size_t last = 0;  // the counter of the tensor that was seen last
-  int32_t tickets = 0;   // alive
-  bool offloading = false;  // admitted to be sent
+  std::size_t last = 0;                           // the counter of the tensor that was seen last
+  int32_t tickets = 0;                            // alive
+  bool offloading = false;                        // admitted to be sent
   c10::ScalarType dtype = c10::ScalarType::Byte;  // of the last tensor saved of it
 };
 

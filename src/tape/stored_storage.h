@@ -44,7 +44,6 @@ class StoredStorage {
   /// Nobody will fetch it any more. False if it could not be sent.
   bool release();
 
-
  private:
   void send(c10::Storage host);
 

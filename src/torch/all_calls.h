@@ -6,8 +6,8 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/ArrayRef.h>
 
-// A look at every operator that any thread calls, through LibTorch's observer: nothing is dispatched
-// otherwise than without it.
+// A look at every operator that any thread calls, through LibTorch's observer: nothing is
+// dispatched otherwise than without it.
 
 namespace reprise::detail {
 

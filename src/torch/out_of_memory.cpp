@@ -2,7 +2,6 @@
 #include "torch/out_of_memory.h"
 
 #include <dlfcn.h>
-
 #include <memory>
 #include <string>
 
@@ -42,8 +41,8 @@ bool when_out_of_memory(bool (*frees_some)() noexcept) {
     if (symbol == nullptr) return false;
     the_function = frees_some;
     Callbacks& callbacks = *reinterpret_cast<Callbacks* (*)()>(symbol)();
-    callbacks.Register(
-        "reprise", [] { return std::unique_ptr<c10::FreeMemoryCallback>(new Callback); });
+    callbacks.Register("reprise",
+                       [] { return std::unique_ptr<c10::FreeMemoryCallback>(new Callback); });
     return true;
   }();
   return registered;
