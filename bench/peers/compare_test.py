@@ -76,7 +76,7 @@ class PeersTest(unittest.TestCase):
         summarise(entries)
         self.assertEqual([len(entry["steps"]) for entry in entries], [3] * 2 * len(PAIRS))
         self.assertEqual(entries[0]["time_to_own_plain"], 1)
-        self.assertEqual(entries[-1]["strategy"], "selective")
+        self.assertEqual(entries[-1]["strategy"], PAIRS[-1][1])
         self.assertEqual(entries[-1]["time_to_cpp_plain"], 2)
         self.assertEqual(entries[-1]["peak_to_own_plain"], 0.5)
         self.assertEqual(len(table(entries).splitlines()), 2 + len(entries))
