@@ -187,10 +187,10 @@ struct DiskOptions {
   /// Sent and not yet arrived: it still takes memory. The default is twice what a disk has under
   /// way at once.
   int64_t bytes_in_flight = int64_t{16} << 20;
-  int64_t bytes_held = kNoLimit;                 ///< most room taken, in blocks of 4096 bytes
-  int64_t keep_free = int64_t{64} << 20;         ///< of the file system, left for others
-  bool direct = true;                            ///< past the page cache, where the file system can
-  bool io_uring = true;                          ///< where the kernel allows it; else some threads
+  int64_t bytes_held = kNoLimit;          ///< most room taken, in blocks of 4096 bytes
+  int64_t keep_free = int64_t{64} << 20;  ///< of the file system, left for others
+  bool direct = true;                     ///< past the page cache, where the file system can
+  bool io_uring = true;                   ///< where the kernel allows it; else some threads
 };
 
 /// Blocks in one file of a folder. The file has no name, so nothing survives the process, however
