@@ -72,7 +72,8 @@ class RoomByDropping final : public RoomMaker {
                                       text_of_bytes(pinned) + " that nothing can be dropped of",
                                   "give the budget " + text_of_bytes(pinned + bytes) +
                                       " or more, what lives before a step included, or take the "
-                                      "batch in smaller parts and accumulate",
+                                      "batch in smaller parts and accumulate, or offload "
+                                      "with a Scope (Policy::offload())",
                                   limit, pinned + bytes, culprit.op);
     throw last.error;
   }
