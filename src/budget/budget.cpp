@@ -26,11 +26,6 @@ namespace {
 using detail::Limits;
 using detail::LimitState;
 
-/// With its index. Throws UsageError for one that cannot be measured.
-detail::LimitedMemory& memory_of(c10::Device device) {
-  return detail::limited_memory(Meter(device).device());
-}
-
 void check_bytes(int64_t bytes) {
   if (bytes > 0) return;
   throw UsageError("Budget: a budget of " + std::to_string(bytes) + " bytes",
@@ -60,12 +55,14 @@ struct Budget::State {
   mutable std::mutex store_mutex;
   std::optional<Store> store;
 
-  explicit State(c10::Device device) : limit(memory_of(device)), device(Meter(device).device()) {}
+  /// Throws UsageError for a device that cannot be measured.
+  explicit State(c10::Device where)
+      : device(Meter(where).device()), limit(detail::limited_memory(device)) {}
 
   Limits& limits() const { return Limits::of(limit.memory); }
 
+  const c10::Device device;  // with its index
   LimitState limit;
-  const c10::Device device;
   const std::shared_ptr<detail::StepPlans> plans = std::make_shared<detail::StepPlans>();
 };
 

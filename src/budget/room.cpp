@@ -52,7 +52,7 @@ class RoomByDropping final : public RoomMaker {
     // What leaves for a store makes room without a replay.
     if (bytes_in_flight() > 0 && wait_for_room(memory, bytes)) return;
     if (drop_for(memory, bytes, droppable)) return;
-    while (bytes_in_flight() > 0 && wait_for_arrival()) {
+    while (&memory == &process_allocator() && wait_for_arrival()) {
       if (drop_for(memory, bytes, droppable)) return;
     }
     if (std::uncaught_exceptions() > 0) {  // in a destructor: another one would end the process

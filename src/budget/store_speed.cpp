@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "budget/store_speed.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include "base/median.h"
 
 namespace reprise::detail {
 namespace {
@@ -33,8 +34,7 @@ double latency_of(const Store& store) {
     const auto elapsed = std::chrono::steady_clock::now() - start;
     times.push_back(std::chrono::duration<double, std::micro>(elapsed).count() / 2);
   }
-  std::nth_element(times.begin(), times.begin() + kTimes / 2, times.end());
-  return times[kTimes / 2];
+  return median(std::move(times));
 }
 
 /// The new rate, if enough has been moved and it is another one.

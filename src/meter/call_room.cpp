@@ -10,6 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "base/mix.h"
 #include "meter/accelerator_memory.h"
 #include "torch/all_calls.h"
 #include "torch/geometry.h"
@@ -39,11 +40,6 @@ Table& table() {
 }
 
 thread_local CallRoom* innermost = nullptr;
-
-void mix(uint64_t& hash, uint64_t value) {
-  hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
-  hash ^= hash >> 29U;
-}
 
 /// What the arguments of a call say.
 struct Arguments {

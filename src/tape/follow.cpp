@@ -4,6 +4,7 @@
 
 #include <reprise/error.h>
 
+#include "base/mix.h"
 #include "meter/process_allocator.h"
 #include "meter/region_log.h"
 #include "meter/replay_clock.h"
@@ -22,12 +23,7 @@
 namespace reprise::detail {
 namespace {
 
-void mix(uint64_t& hash, uint64_t value) {
-  hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
-  hash ^= hash >> 29U;
-}
-
-void mix(uint64_t& hash, const TensorRef& ref) {
+void mix_in(uint64_t& hash, const TensorRef& ref) {
   mix(hash, static_cast<uint64_t>(ref.value));
   if (!ref.geometry) return;
   const Geometry& geometry = *ref.geometry;
@@ -48,9 +44,9 @@ void Tape::follow_node(NodeId id) {
   mix(hash_, reinterpret_cast<uintptr_t>(node.info));
   for (const ArgumentRef& argument : node.arguments) {
     mix(hash_, static_cast<uint64_t>(argument.index));
-    for (const TensorRef& tensor : argument.tensors) mix(hash_, tensor);
+    for (const TensorRef& tensor : argument.tensors) mix_in(hash_, tensor);
   }
-  for (const TensorRef& result : node.results) mix(hash_, result);
+  for (const TensorRef& result : node.results) mix_in(hash_, result);
   const auto nodes = static_cast<std::size_t>(id) + 1;
   const bool on_it =
       schedule_ && schedule_->hashes.size() >= nodes && schedule_->hashes[id] == hash_;

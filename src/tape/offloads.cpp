@@ -2,10 +2,10 @@
 #include "tape/offloads.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "meter/content_hash.h"
+#include "offload/stopwatch.h"
 #include "torch/geometry.h"
 #include "torch/warning.h"
 
@@ -16,17 +16,13 @@ namespace {
 class Waiting {
  public:
   explicit Waiting(double& milliseconds) : milliseconds_(milliseconds) {}
-  ~Waiting() {
-    milliseconds_ +=
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_)
-            .count();
-  }
+  ~Waiting() { milliseconds_ += watch_.ms(); }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
  private:
   double& milliseconds_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Stopwatch watch_;
 };
 
 }  // namespace
@@ -89,6 +85,7 @@ Offloads::Slot Offloads::send(c10::Storage contents, c10::ScalarType dtype) {
 }
 
 void Offloads::go_on() {
+  if (arriving_ == sent_.size()) return;  // asked at every operator
   const Waiting waiting(summary_.forward_wait_ms);
   for (; arriving_ < sent_.size(); ++arriving_) {
     StoredStorage* storage = sent_[arriving_].storage.get();

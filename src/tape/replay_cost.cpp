@@ -6,6 +6,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/mix.h"
+
 namespace reprise::detail {
 namespace {
 
@@ -25,11 +27,6 @@ std::mutex& mutex() {
 std::unordered_map<uint64_t, Settled>& table() {
   static auto& table = *new std::unordered_map<uint64_t, Settled>;
   return table;
-}
-
-void mix(uint64_t& hash, uint64_t value) {
-  hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
-  hash ^= hash >> 29U;
 }
 
 uint64_t key_of(const Node& node) {
