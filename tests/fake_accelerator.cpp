@@ -2,6 +2,7 @@
 #include "tests/fake_accelerator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <new>
 
@@ -47,6 +48,8 @@ struct FakeGenerator final : at::CPUGeneratorImpl {
   }
 };
 
+std::atomic<int64_t> waits{0};
+
 struct FakeHooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
@@ -82,7 +85,7 @@ struct FakeGuard final : c10::impl::NoOpDeviceGuardImpl<kType> {
   void block(void*, const c10::Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
   void synchronizeEvent(void*) const override {}
-  void synchronizeDevice(c10::DeviceIndex) const override {}
+  void synchronizeDevice(c10::DeviceIndex) const override { ++waits; }
 
  private:
   static c10::Stream stream() { return c10::Stream(c10::Stream::DEFAULT, fake_device()); }
@@ -200,6 +203,8 @@ std::pair<std::size_t, std::size_t> FakeMemory::getMemoryInfo(c10::DeviceIndex) 
 }
 
 c10::Device fake_device() { return {kType, 0}; }
+
+int64_t fake_waits() { return waits; }
 
 FakeMemory& fake_memory() {
   static auto* memory = new FakeMemory;  // tensors may outlive static objects

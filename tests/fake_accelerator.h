@@ -73,6 +73,9 @@ c10::Device fake_device();
 
 FakeMemory& fake_memory();
 
+/// How often the process has waited for the device.
+int64_t fake_waits();
+
 /// Makes it the accelerator of this process, for good. Later calls do nothing. Call it first in a
 /// test: a test that also needs a process without accelerator is another test.
 void install_fake_accelerator();

@@ -124,14 +124,13 @@ class REPRISE_API Budget {
   void plan_with(const PlanOptions& options);
 
   /// A plan made before, such as one read from a file. A step whose trace has its key follows it,
-  /// if it fits; see followed(). Throws UsageError on an accelerator, where no plans are made
-  /// either: every step goes online.
+  /// if it fits; see followed().
   void follow(Plan plan);
 
   /// From now on, plans may send values to `store` instead of dropping them, where that takes less
   /// time: its speed is measured before the next plan is made (which sends and fetches 128 MiB),
   /// and again from the steps that use it. What it does not bring back is replayed. Throws
-  /// UsageError for a store that rounds, and on an accelerator, where no plans are made.
+  /// UsageError for a store that rounds, and on an accelerator: there, see Policy::offload().
   void into(const Store& store);
 
   /// Waits until the plans are made that have been begun in the background.

@@ -63,7 +63,8 @@ struct Budget::State {
 
   const c10::Device device;  // with its index
   LimitState limit;
-  const std::shared_ptr<detail::StepPlans> plans = std::make_shared<detail::StepPlans>();
+  const std::shared_ptr<detail::StepPlans> plans =
+      std::make_shared<detail::StepPlans>(/*sparing=*/!device.is_cpu());
 };
 
 namespace {
@@ -182,7 +183,7 @@ struct BudgetScope::Open {
   // One forward pass is planned for at a time: of several, the others have what it leaves.
   static std::shared_ptr<detail::StepGuide> guide(const std::shared_ptr<Budget::State>& state,
                                                   const Limits::Begun& begun) {
-    if (!state->device.is_cpu() || !begun.alone || !open_forwards().empty()) return nullptr;
+    if (!begun.alone || !open_forwards().empty()) return nullptr;
     return state->plans->guide(begun.available,
                                [state] { return state->limits().peak_of_step(state->limit); });
   }
@@ -283,7 +284,6 @@ BudgetSummary Budget::summary() const {
   summary.fetched_bytes = counts.fetched_bytes;
   summary.overruns = state.memory.overruns() - state.overruns_before;
   state_->plans->summarise(summary);
-  if (!state_->device.is_cpu()) summary.online_steps = state.steps;
   return summary;
 }
 
@@ -291,18 +291,12 @@ void Budget::stay_online() { alive(state_).plans->stop(); }
 
 void Budget::plan_with(const PlanOptions& options) { alive(state_).plans->plan_with(options); }
 
-void Budget::follow(Plan plan) {
-  if (!alive(state_).device.is_cpu()) {
-    throw UsageError("Budget::follow() for a budget of " + state_->device.str(),
-                     "plans are for the CPU: on an accelerator every step goes online");
-  }
-  state_->plans->offer(std::move(plan));
-}
+void Budget::follow(Plan plan) { alive(state_).plans->offer(std::move(plan)); }
 
 void Budget::into(const Store& store) {
   if (!alive(state_).device.is_cpu()) {
     throw UsageError("Budget::into() for a budget of " + state_->device.str(),
-                     "plans are for the CPU: use Policy::offload() on an accelerator");
+                     "what a budget sends is the CPU's: use Policy::offload() on an accelerator");
   }
   if (store.lossy()) {
     throw UsageError("Budget::into() with a store that rounds", "a budget keeps every bit");

@@ -17,6 +17,8 @@ class ForwardGuide final : public StepGuide {
                std::function<int64_t()> peak_of_step)
       : plans_(std::move(plans)), available_(available), peak_of_step_(std::move(peak_of_step)) {}
 
+  bool measures() override { return plans_->measures(); }
+
   std::shared_ptr<const Schedule> first() override { return take(plans_->first(available_)); }
 
   std::shared_ptr<const Schedule> find(uint64_t hash) override {
@@ -25,10 +27,13 @@ class ForwardGuide final : public StepGuide {
 
   void ended(StepRecord record) override {
     if (!record.followed) found_ = {};
-    plans_->ended(record, {available_, peak_of_step_()}, found_);
+    plans_->ended(record, {available_, peak_of_step_(), record.drops}, found_);
   }
 
-  void ended_unmeasured() override { plans_->ended_unmeasured(); }
+  void ended_unmeasured(bool followed, int64_t drops) override {
+    if (!followed) found_ = {};
+    plans_->ended_unmeasured({available_, peak_of_step_(), drops}, found_);
+  }
 
  private:
   std::shared_ptr<const Schedule> take(StepPlans::Found found) {

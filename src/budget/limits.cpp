@@ -101,7 +101,6 @@ Limits::Begun Limits::begin_forward(LimitState& state) {
   const int64_t live = memory_.live();
   if (begun.alone) {
     settle_peaks();
-    ++state.steps;
     state.step_base = live;
     state.step_peak = 0;
   }

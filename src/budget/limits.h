@@ -37,7 +37,6 @@ struct LimitState {
   int64_t step_peak = 0;   // above those
   int64_t plain_peak = 0;  // the same, of the plain step
   int64_t forwards = 0;
-  int64_t steps = 0;
   int64_t overruns_before = 0;
 
   const std::shared_ptr<Room> room;

@@ -19,6 +19,7 @@ constexpr std::size_t kWarmSteps = 3;
 constexpr int kQuickEvaluations = 2000;
 constexpr int kMostReplans = 6;
 constexpr int kSettled = 16;      // steps after which a plan is looked at only now and then
+constexpr int kLookClosely = 4;   // steps, so that steps that take turns are all seen
 constexpr int64_t kMuchLess = 8;  // a part of the gradients
 constexpr double kTimeTolerance = 0.10;
 constexpr double kMoreRoom = 1.02;  // worth another plan
@@ -49,7 +50,10 @@ std::shared_ptr<StepGuide> StepPlans::guide(int64_t available,
                                             std::function<int64_t()> peak_of_step) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (stopped_) return nullptr;
+    if (stopped_) {
+      ++counts_.online_steps;
+      return nullptr;
+    }
   }
   return std::make_shared<ForwardGuide>(shared_from_this(), available, std::move(peak_of_step));
 }
@@ -165,30 +169,46 @@ void StepPlans::forget_oldest() {
 
 // --- what steps have shown ---
 
-void StepPlans::ended_unmeasured() {
+/// Where that is dear: what is not known well yet, what turned out otherwise, and now and then.
+bool StepPlans::measures() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  ++counts_.online_steps;
-  followed_.reset();
+  if (!sparing_) return true;
+  if (look_closely_ > 0) {
+    --look_closely_;
+  } else if (!sequences_.empty() && sequences_.front()->found.plan &&
+             sequences_.front()->measured.size() == kMostMeasured && ++unmeasured_ < kSettled) {
+    return false;
+  }
+  unmeasured_ = 0;
+  return true;
+}
+
+void StepPlans::count(const EndedStep& step, const Found& followed) {
+  ++(followed.plan ? counts_.planned_steps : counts_.online_steps);
+  followed_ = followed.plan;
+  if (!followed.plan) return;
+  const Plan& plan = *followed.plan;
+  counts_.predicted_peak = plan.peak_bytes;
+  counts_.predicted_ms = plan.microseconds / 1000;
+  counts_.plain_ms = plan.plain_microseconds / 1000;
+  counts_.plain_bytes = plan.plain_peak_bytes;
+  counts_.bound_ms = std::min(counts_.predicted_ms, counts_.plain_ms * bound_ratio(*followed.made));
+  counts_.measured_peak = step.peak;
+}
+
+void StepPlans::ended_unmeasured(const EndedStep& step, const Found& followed) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  count(step, followed);
+  if (!followed.plan || step.drops > 0) look_closely_ = kLookClosely;
 }
 
 void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Found& followed) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  ++(followed.plan ? counts_.planned_steps : counts_.online_steps);
-  followed_ = followed.plan;
-  if (followed.plan) {
-    const Plan& plan = *followed.plan;
-    counts_.predicted_peak = plan.peak_bytes;
-    counts_.predicted_ms = plan.microseconds / 1000;
-    counts_.plain_ms = plan.plain_microseconds / 1000;
-    counts_.plain_bytes = plan.plain_peak_bytes;
-    counts_.bound_ms =
-        std::min(counts_.predicted_ms, counts_.plain_ms * bound_ratio(*followed.made));
-    counts_.measured_peak = step.peak;
-    counts_.measured_ms = static_cast<double>(record.step_time) / 1e6;
-  }
+  count(step, followed);
+  if (followed.plan) counts_.measured_ms = static_cast<double>(record.step_time) / 1e6;
   // A plan that has stood for a while is looked at only now and then.
   const auto known = followed.sequence.lock();
-  if (known && record.drops == 0 && known->steps_since_plan >= kSettled &&
+  if (known && !sparing_ && record.drops == 0 && known->steps_since_plan >= kSettled &&
       ++known->steps_since_plan % kSettled != 0) {
     return;
   }

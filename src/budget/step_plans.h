@@ -30,12 +30,14 @@ namespace reprise::detail {
 struct EndedStep {
   int64_t available = 0;  // bytes that the step could use
   int64_t peak = 0;       // that it used
+  int64_t drops = 0;      // for want of room
 };
 
 /// Thread-safe.
 class StepPlans : public std::enable_shared_from_this<StepPlans> {
  public:
-  StepPlans() = default;
+  /// `sparing`: to measure a step makes it slower, so settled plans are looked at now and then.
+  explicit StepPlans(bool sparing) : sparing_(sparing) {}
   ~StepPlans();
   StepPlans(const StepPlans&) = delete;
   StepPlans& operator=(const StepPlans&) = delete;
@@ -92,12 +94,14 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
     bool quick;  // a plan soon; a better one is looked for when nobody waits for another
   };
 
+  bool measures();
   Found first(int64_t available);
   Found find(uint64_t hash, int64_t available);
   void ended(const StepRecord& record, const EndedStep& step, const Found& followed);
-  void ended_unmeasured();
+  void ended_unmeasured(const EndedStep& step, const Found& followed);
 
   // With the lock:
+  void count(const EndedStep& step, const Found& followed);
   std::shared_ptr<Sequence> sequence_of(MappedTrace mapped);
   void adopt(Sequence& sequence, Plan plan);
   void consider(const std::shared_ptr<Sequence>& sequence, const StepRecord& record,
@@ -106,6 +110,8 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   Found best(uint64_t hash, int64_t available) const;
   void forget_oldest();
   void work(const std::stop_token& stop);
+
+  const bool sparing_;
 
   mutable std::mutex mutex_;
   Sequences sequences_;
@@ -118,6 +124,8 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   BudgetSummary counts_;
   std::shared_ptr<StoreSpeed> store_;  // null: there is none
   bool stopped_ = false;
+  int unmeasured_ = 0;    // steps since the last that was measured
+  int look_closely_ = 0;  // steps to come that are worth measuring
 
   std::list<Job> jobs_;
   bool busy_ = false;

@@ -13,6 +13,8 @@
 
 namespace reprise::detail {
 
+void AcceleratorMemory::wait() const { at::accelerator::synchronizeDevice(device_.index()); }
+
 int64_t AcceleratorMemory::live() const { return accelerator_stats(device_).live; }
 
 int64_t AcceleratorMemory::take_peak() {
@@ -20,6 +22,8 @@ int64_t AcceleratorMemory::take_peak() {
   int64_t old = limited_peak_.load();
   while (old < peak && !limited_peak_.compare_exchange_weak(old, peak)) {
   }
+  gauge_.saw(peak);
+  CallRoom::saw(*this, peak);
   return peak;
 }
 

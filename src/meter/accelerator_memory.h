@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "meter/accelerator_gauge.h"
 #include "meter/limited_memory.h"
 
 namespace reprise::detail {
@@ -14,7 +15,11 @@ namespace reprise::detail {
 class AcceleratorMemory final : public LimitedMemory {
  public:
   /// REQUIRES: measurable_accelerator(device) == device.
-  explicit AcceleratorMemory(c10::Device device) : device_(device) {}
+  explicit AcceleratorMemory(c10::Device device) : device_(device), gauge_(*this) {}
+
+  c10::Device device() const override { return device_; }
+  void wait() const override;
+  AcceleratorGauge& gauge() override { return gauge_; }
 
   int64_t live() const override;
   int64_t reset_limited_peak() override;
@@ -25,7 +30,7 @@ class AcceleratorMemory final : public LimitedMemory {
   void set_limit(int64_t limit) override;
 
   /// The largest live bytes since this was last called, by whomever. Starts the allocator's own
-  /// peak anew; that of Meter goes on.
+  /// peak anew; that of Meter, of the gauge and of the operator that runs on this thread go on.
   int64_t take_peak();
 
   /// That the device could still give to its allocator; as many as there are where it does not say.
@@ -39,6 +44,7 @@ class AcceleratorMemory final : public LimitedMemory {
 
  private:
   const c10::Device device_;
+  AcceleratorGauge gauge_;
   std::atomic<int64_t> limited_peak_{0};
   std::mutex mutex_;
   bool watched_ = false;  // under mutex_: operators are looked at because of this

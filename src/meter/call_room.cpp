@@ -99,12 +99,8 @@ CallRoom::CallRoom(const OperatorInfo& op, c10::ArrayRef<c10::IValue> arguments,
       maker->make_some_room(memory, needed_);
     }
   }
-  if (outer_ != nullptr) {
-    outer_->peak_ = std::max(outer_->peak_, memory.take_peak());
-    outer_->repeated_ = outer_->repeated_ || outer_->key_ == key_;
-  } else {
-    memory.take_peak();
-  }
+  memory.take_peak();
+  if (outer_ != nullptr) outer_->repeated_ = outer_->repeated_ || outer_->key_ == key_;
   live_ = memory.live();
   memory_ = &memory;
   innermost = this;
@@ -128,9 +124,10 @@ bool CallRoom::look_up() {
 
 CallRoom::~CallRoom() {
   if (memory_ == nullptr) return;
+  memory_->take_peak();
   innermost = outer_;
-  const int64_t peak = std::max(peak_, memory_->take_peak());
-  if (outer_ != nullptr) outer_->peak_ = std::max(outer_->peak_, peak);
+  const int64_t peak = peak_;
+  if (outer_ != nullptr) saw(*memory_, peak);
   if (repeated_) return;  // the same call, one level further in, has taken it
   if (peak > memory_->limit()) memory_->count_overrun();
   const int64_t bytes = std::max<int64_t>(peak - live_, 0);
@@ -142,6 +139,11 @@ CallRoom::~CallRoom() {
   if (argument_bytes_ == 0) return;
   double& most = known.most[&op_];
   most = std::max(most, static_cast<double>(bytes) / static_cast<double>(argument_bytes_));
+}
+
+void CallRoom::saw(const AcceleratorMemory& memory, int64_t peak) {
+  if (innermost == nullptr || innermost->memory_ != &memory) return;
+  innermost->peak_ = std::max(innermost->peak_, peak);
 }
 
 int64_t CallRoom::needed_now() { return innermost == nullptr ? 0 : innermost->needed_; }

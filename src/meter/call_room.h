@@ -30,6 +30,9 @@ class CallRoom {
   /// Whether it has been measured fewer than three times.
   bool is_new() const { return is_new_; }
 
+  /// The memory's live bytes have been as many since somebody last looked.
+  static void saw(const AcceleratorMemory& memory, int64_t peak);
+
   /// What the operator that this thread runs is taken to need; 0 outside of all.
   static int64_t needed_now();
 
@@ -54,7 +57,7 @@ class CallRoom {
   int64_t argument_bytes_ = 0;
   int64_t needed_ = 0;
   int64_t live_ = 0;  // before
-  int64_t peak_ = 0;  // so far, as far as those inside have taken it
+  int64_t peak_ = 0;  // so far
 };
 
 }  // namespace reprise::detail

@@ -6,8 +6,8 @@
 
 #include <c10/core/Allocator.h>
 
+#include "meter/block_gauge.h"
 #include "meter/counters.h"
-#include "meter/gauge.h"
 #include "meter/limited_memory.h"
 
 // An allocator for the CPU that counts what it hands out and leaves the work to another one, its
@@ -37,7 +37,10 @@ class CountingAllocator final : public c10::Allocator, public LimitedMemory {
 
   // Live bytes stay within the limit; blocks that other threads are just making as it is set may
   // still pass. Without a room maker, a block that does not fit is std::bad_alloc.
+  c10::Device device() const override { return c10::kCPU; }
+  void wait() const override {}
   int64_t live() const override { return counters_.live(); }
+  BlockGauge& gauge() override { return gauge_; }
   int64_t reset_limited_peak() override { return counters_.reset_limited_peak(); }
   bool try_reserve(int64_t bytes) override { return counters_.try_add(bytes, limit()); }
   void reserve_above(int64_t bytes) override { counters_.add(bytes); }
@@ -45,7 +48,6 @@ class CountingAllocator final : public c10::Allocator, public LimitedMemory {
   bool owns(const c10::DataPtr& block) const override { return block_of(block) != nullptr; }
 
   Counters& counters() { return counters_; }
-  Gauge& gauge() { return gauge_; }
   c10::Allocator& base() const { return base_; }
 
   /// Says who frees the blocks that come to raw_deallocate() without being ours. LibTorch's binding
@@ -58,7 +60,7 @@ class CountingAllocator final : public c10::Allocator, public LimitedMemory {
 
   c10::Allocator& base_;
   Counters counters_;
-  Gauge gauge_;
+  BlockGauge gauge_;
 };
 
 }  // namespace reprise::detail

@@ -13,6 +13,7 @@
 
 namespace reprise::detail {
 
+class Gauge;
 class LimitedMemory;
 
 /// Asked when bytes to come would pass the limit. Called from any thread, on the CPU in the middle
@@ -41,7 +42,15 @@ class LimitedMemory {
   LimitedMemory(const LimitedMemory&) = delete;
   LimitedMemory& operator=(const LimitedMemory&) = delete;
 
+  virtual c10::Device device() const = 0;
+
+  /// Until nothing runs on the device any more.
+  virtual void wait() const = 0;
+
   virtual int64_t live() const = 0;
+
+  /// Measures steps.
+  virtual Gauge& gauge() = 0;
 
   /// The largest live bytes under a limit since this was last called.
   virtual int64_t reset_limited_peak() = 0;

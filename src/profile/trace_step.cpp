@@ -27,7 +27,8 @@ class Listener final : public detail::StepGuide {
   std::shared_ptr<const detail::Schedule> first() override { return nullptr; }
   std::shared_ptr<const detail::Schedule> find(uint64_t) override { return nullptr; }
   void ended(detail::StepRecord record) override { record_ = std::move(record); }
-  void ended_unmeasured() override {}
+  void ended_unmeasured(bool, int64_t) override {}
+  bool measures() override { return true; }
 
   std::optional<detail::StepRecord> take() { return std::exchange(record_, std::nullopt); }
 
@@ -49,7 +50,7 @@ class GaugePhantoms final : public detail::PhantomCounter {
   void freed(int64_t bytes, uint32_t token) override { gauge().subtract(bytes, token); }
 
  private:
-  static detail::Gauge& gauge() { return detail::process_allocator().gauge(); }
+  static detail::BlockGauge& gauge() { return detail::process_allocator().gauge(); }
 };
 
 /// Under a MetaScope time passes by estimates, while this lives.

@@ -89,7 +89,7 @@ void Tape::decide(SavedValue& saved) {
 
 /// What has no smaller form stays as it is: `decision` says so.
 void Tape::encode(ValueId id, const at::Tensor& tensor, Decision& decision) {
-  const Gauge::Pause pause(process_allocator().gauge());
+  const Gauge::Pause pause(process_allocator().gauge());  // smaller forms are the CPU's
   if (auto encoded = Encoded::encode(tensor)) {
     values_[id].encoded = std::make_shared<const Encoded>(std::move(*encoded));
     if (!yielding_) return;

@@ -5,7 +5,7 @@
 #include <reprise/error.h>
 
 #include "base/mix.h"
-#include "meter/process_allocator.h"
+#include "meter/gauge.h"
 #include "meter/region_log.h"
 #include "meter/replay_clock.h"
 #include "tape/locals.h"
@@ -116,11 +116,11 @@ void Tape::let_go(ValueId id) {
   const Schedule::Fate fate = fate_of(id);
   if (schedule_ && (fate == Schedule::Fate::drop || fate == Schedule::Fate::encode)) {
     const c10::Storage contents = yielding_->take(id);
-    if (saved) StepRecorder::count_on(contents);  // in a plain step it would stay
+    if (saved) gauge().count_on(contents);  // in a plain step it would stay
   } else if (schedule_ && fate == Schedule::Fate::send && offloads_) {
     send_held(id);
   } else if (!saved && recorder_) {
-    recorder_->discount(yielding_->get(id));  // in a plain step it would go
+    gauge().discount(yielding_->get(id));  // in a plain step it would go
   }
 }
 
@@ -144,7 +144,7 @@ void Tape::measure_form(ValueId id, const at::Tensor& tensor) {
   const Value& value = values_[id];
   const bool likely = value.drawn || !tensor.is_floating_point();
   if (!likely || options_.clock || value.bytes < kWorthEncoding || forms_.contains(id)) return;
-  const Gauge::Pause pause(process_allocator().gauge());
+  const Gauge::Pause pause(gauge());
   const DroppingClock clock;
   try {
     const auto encoded = Encoded::encode(tensor);
@@ -156,7 +156,14 @@ void Tape::measure_form(ValueId id, const at::Tensor& tensor) {
 void Tape::record_forward() {
   if (!recorder_) return;
   look_for_released();
-  recorder_->end_forward();
+  std::vector<c10::Storage> alive;
+  for (const StorageRecord& record : storages_) {
+    auto contents = record.storage.lock();
+    if (contents && values_[record.versions.front()].producer != kNone) {
+      alive.emplace_back(std::move(contents));
+    }
+  }
+  recorder_->end_forward(alive);
   StepRecord& record = recorder_->record();
   for (std::size_t id = 0; id < nodes_.size(); ++id) {
     for_each_input(nodes_[id], [&](ValueId input) {
@@ -168,7 +175,8 @@ void Tape::record_forward() {
     StepRecord::Value& entry = record.values.emplace_back();
     entry.storage = value.storage;
     entry.producer = value.producer;
-    entry.bytes = static_cast<int64_t>(value.bytes);
+    const bool here = storages_[value.storage].device == options_.room->memory.device();
+    entry.bytes = here ? static_cast<int64_t>(value.bytes) : 0;
     entry.lost = value.lost;
     entry.latest = storages_[value.storage].versions.back() == static_cast<ValueId>(id);
   }
@@ -182,8 +190,11 @@ void Tape::unpack_begins(const Ticket& ticket, ValueId value) {
   const int64_t pass = current_pass();
   if (first_pass_ == kNoPass && sealed_ && pass != kNoPass && !is_group(pass)) {
     first_pass_ = pass;
-    // The tape outlives its graph until then.
-    on_pass_end([tape = shared_from_this(), pass] { tape->end_step(pass); });
+    // The tape outlives its graph until then, and no longer: a thread of LibTorch's may hold on to
+    // the callback for a while.
+    on_pass_end([tape = std::make_shared<std::shared_ptr<Tape>>(shared_from_this()), pass] {
+      if (const std::shared_ptr<Tape> last = std::exchange(*tape, nullptr)) last->end_step(pass);
+    });
     // Another pass will want it all again.
     if (current_pass_keeps_graph()) spoil_step();
   } else if (pass != first_pass_ || pass == kNoPass) {
@@ -197,14 +208,15 @@ void Tape::unpack_begins(const Ticket& ticket, ValueId value) {
 }
 
 void Tape::unpack_ends(ValueId value, const c10::Storage& contents) {
-  if (recorder_ && recorder_->is_valid()) {
-    pinned_.emplace_back(value, contents.getWeakStorageImpl());
-    recorder_->unpack_ends(value);
-  }
+  gauge().discount(contents);
   if (schedule_ && to_unpack_.empty()) {
     const Schedule::Event& event = schedule_->events[next_event_++];
     for (const ValueId id : event.frees) yielding_->take(id);
     for (const ValueId id : event.frees_encoded) forget_encoded(id);
+  }
+  if (recorder_ && recorder_->is_valid()) {
+    pinned_.emplace_back(value, contents.getWeakStorageImpl());
+    recorder_->unpack_ends(value);
   }
 }
 
@@ -265,11 +277,11 @@ void Tape::run_move(const Schedule::Move& move) {
     run_nodes(move.nodes, replay);
     for (const ValueId leaf : move.leaves) {
       const c10::Storage& contents = replay.locals[leaf].storage;
-      if (contents && !values_[leaf].is_kept()) yielding_->hold(leaf, contents);
+      if (contents && !values_[leaf].is_kept()) hold(leaf, contents);
     }
   } else {
     for (const ValueId leaf : move.leaves) {
-      if (values_[leaf].encoded) yielding_->hold(leaf, values_[leaf].encoded->decode().storage());
+      if (values_[leaf].encoded) hold(leaf, values_[leaf].encoded->decode().storage());
       if (values_[leaf].slot != kNone) offloads_->fetch_ahead(values_[leaf].slot);
     }
   }
@@ -309,19 +321,20 @@ void Tape::end_step(int64_t pass) {
   step_ended_ = true;
   if (offloads_) offloads_->end_pass();
   const bool followed = schedule_ && next_event_ == schedule_->events.size();
+  const int64_t drops = options_.room->drops - drops_before_;
   if (recorder_) {
     if (recorder_->end_backward()) {
       StepRecord record = std::move(recorder_->record());
       for (const auto& [id, position] : released_) record.values[id].released = position;
       record.followed = followed;
-      record.drops = options_.room->drops - drops_before_;
+      record.drops = drops;
       recorder_.reset();
       options_.guide->ended(std::move(record));
       return;
     }
     recorder_.reset();
   }
-  options_.guide->ended_unmeasured();
+  options_.guide->ended_unmeasured(followed, drops);
 }
 
 }  // namespace reprise::detail

@@ -5,11 +5,11 @@
 #include <mutex>
 #include <utility>
 
+#include "meter/gauge.h"
 #include "meter/process_allocator.h"
 #include "tape/held_set.h"
 #include "tape/held_sets.h"
 #include "tape/in_flight.h"
-#include "tape/step_recorder.h"
 
 // The choice of what goes when there is no room: least time to bring back, for each byte and for
 // each operator until the backward pass will ask for it.
@@ -49,7 +49,7 @@ class RoomSearch {
     ++room.drops;
     room.dropped_bytes += bytes_of(*set_, value_);
     c10::Storage chosen = set_->remove(value_);
-    StepRecorder::count_on(chosen);  // a plain step would have it
+    memory_.gauge().count_on(chosen);  // a plain step would have it
     return chosen;
   }
 

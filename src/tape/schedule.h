@@ -48,6 +48,9 @@ class StepGuide {
  public:
   virtual ~StepGuide() = default;
 
+  /// Whether the step is worth measuring, where that makes it slower.
+  virtual bool measures() = 0;
+
   /// The schedule to begin with; null if there is none.
   virtual std::shared_ptr<const Schedule> first() = 0;
 
@@ -58,8 +61,9 @@ class StepGuide {
   /// measurement.
   virtual void ended(StepRecord record) = 0;
 
-  /// The first backward pass has ended, and the step could not be measured.
-  virtual void ended_unmeasured() = 0;
+  /// The first backward pass has ended, and the step was not measured. `followed`: a schedule, to
+  /// the end. `drops`: that were made for want of room.
+  virtual void ended_unmeasured(bool followed, int64_t drops) = 0;
 };
 
 }  // namespace reprise::detail

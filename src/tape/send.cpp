@@ -46,7 +46,7 @@ void Tape::send_held(ValueId id) {
   Value& value = values_[id];
   c10::Storage contents = yielding_->take(id);
   if (!contents) return;
-  StepRecorder::count_on(contents);  // in a plain step it would stay
+  gauge().count_on(contents);  // in a plain step it would stay
   const auto bytes = static_cast<int64_t>(value.bytes);
   const BelowAutograd below;
   if (contents.use_count() == 1 && offloads_->has_room(bytes)) {

@@ -4,15 +4,15 @@
 #include <chrono>
 #include <utility>
 
-#include "meter/process_allocator.h"
 #include "torch/backward_pass.h"
 #include "torch/engine.h"
 
 namespace reprise::detail {
 
-StepRecorder::StepRecorder(Clock clock)
-    : clock_(std::move(clock)),
-      gauge_(process_allocator().gauge()),
+StepRecorder::StepRecorder(LimitedMemory& memory, Clock clock)
+    : memory_(memory),
+      clock_(std::move(clock)),
+      gauge_(memory.gauge()),
       epoch_(gauge_.start()),
       began_(now()),
       dropping_at_begin_(dropping()) {}
@@ -23,6 +23,7 @@ bool StepRecorder::is_valid() const { return !spoilt_ && gauge_.is_running(epoch
 
 int64_t StepRecorder::now() const {
   if (clock_) return clock_();
+  memory_.wait();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -49,29 +50,20 @@ void StepRecorder::note(std::string name) {
   node.peak = operator_peak_;
 }
 
-void StepRecorder::count_on(const c10::Storage& contents) {
-  if (auto* block = CountingAllocator::block_of(contents.data_ptr())) block->epoch = 0;
-}
-
-void StepRecorder::discount(const c10::Storage& contents) {
-  auto* block = CountingAllocator::block_of(contents.data_ptr());
-  if (block == nullptr || block->epoch != epoch_) return;
-  gauge_.subtract(static_cast<int64_t>(block->bytes), epoch_);
-  block->epoch = 0;
-}
-
-void StepRecorder::end_forward() {
+void StepRecorder::end_forward(const std::vector<c10::Storage>& alive) {
   record_.forward_time = now() - began_ - (dropping() - dropping_at_begin_);
   record_.live_at_seal = gauge_.live();
   record_.step_time = now() - began_;
   if (!gauge_.is_running(epoch_)) return spoil();
   epoch_ = gauge_.start();
+  for (const c10::Storage& contents : alive) gauge_.count_on(contents);
 }
 
 bool StepRecorder::unpack_begins(const void* node, NodeId belongs_to) {
   if (record_.events.empty()) {  // of what ran before anything was unpacked
     record_.events.emplace_back();
-    event_began_ = clock_ ? now() : current_pass_began();
+    const int64_t began = clock_ ? 0 : current_pass_began();
+    event_began_ = began != 0 ? began : now();
     event_dropping_ = dropping();
     began_ = event_began_ - record_.step_time;
   }

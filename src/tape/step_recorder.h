@@ -9,6 +9,7 @@
 #include <c10/core/Storage.h>
 
 #include "meter/gauge.h"
+#include "meter/limited_memory.h"
 #include "tape/dropping_clock.h"
 #include "tape/step_record.h"
 
@@ -19,10 +20,11 @@ namespace reprise::detail {
 
 class StepRecorder {
  public:
-  /// Nanoseconds from anywhere; empty: the machine's clock. Another one where nothing is computed.
+  /// Nanoseconds from anywhere; empty: the machine's clock, each time that the device has done what
+  /// it has to do. Another one where nothing is computed.
   using Clock = std::function<int64_t()>;
 
-  explicit StepRecorder(Clock clock);
+  StepRecorder(LimitedMemory& memory, Clock clock);
   ~StepRecorder();
   StepRecorder(const StepRecorder&) = delete;
   StepRecorder& operator=(const StepRecorder&) = delete;
@@ -39,12 +41,8 @@ class StepRecorder {
 
   StepRecord& record() { return record_; }
 
-  /// This block counts on until the end of the forward pass, whenever it goes.
-  static void count_on(const c10::Storage& contents);
-  /// This block counts no longer, though it is still there.
-  void discount(const c10::Storage& contents);
-
-  void end_forward();
+  /// What the forward pass has made that is still there, and will go without being missed.
+  void end_forward(const std::vector<c10::Storage>& alive);
 
   // The backward pass.
   /// An unpack begins, of a node of the graph; true if that is another node than before, so that an
@@ -59,6 +57,7 @@ class StepRecorder {
   int64_t dropping() const;
   void close_event();
 
+  LimitedMemory& memory_;
   const Clock clock_;
   Gauge& gauge_;
   Gauge::Epoch epoch_;

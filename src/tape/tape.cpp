@@ -35,7 +35,8 @@ Tape::Tape(std::shared_ptr<Decider> decider, TapeOptions options)
   if (!options_.guide) return;
   schedule_ = options_.guide->first();
   drops_before_ = options_.room->drops;
-  recorder_ = std::make_unique<StepRecorder>(options_.clock);
+  if (!options_.guide->measures()) return;
+  recorder_ = std::make_unique<StepRecorder>(options_.room->memory, options_.clock);
 }
 
 Tape::~Tape() = default;

@@ -188,9 +188,11 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   bool counts_waiting(int64_t pass) const;
 
   // yield.cpp: what is held while there is room
+  Gauge& gauge() const { return options_.room->memory.gauge(); }
   void mirror_values();
   void mirror_last_node(int64_t nanoseconds);
   void hold_if_wanted(ValueId value, const c10::Storage& contents);
+  void hold(ValueId value, const c10::Storage& contents);
   void end_yielding(int32_t storage);
   at::Tensor bring_back_lazily(std::size_t ticket);
   c10::Storage replay_lazily(ValueId target, const LazyReplay* outer);

@@ -6,7 +6,7 @@
 
 #include <reprise/budget_infeasible.h>
 
-#include "meter/process_allocator.h"
+#include "meter/gauge.h"
 #include "meter/region_log.h"
 #include "meter/replay_clock.h"
 #include "tape/locals.h"
@@ -45,6 +45,12 @@ void Tape::hold_if_wanted(ValueId id, const c10::Storage& contents) {
   const StorageRecord& record = storages_[value.storage];
   if (record.tickets == 0 || record.versions.back() != id || value.is_kept()) return;
   mirror_values();
+  hold(id, contents);
+}
+
+/// What is made in the backward pass is not the step's.
+void Tape::hold(ValueId id, const c10::Storage& contents) {
+  if (sealed_) gauge().discount(contents);
   yielding_->hold(id, contents);
 }
 
@@ -58,7 +64,7 @@ void Tape::end_yielding(int32_t storage) {
 at::Tensor Tape::bring_back_lazily(std::size_t index) {
   const Ticket& ticket = tickets_[index];
   const ValueId value = sealed_ ? ticket.value : storages_[ticket.storage].versions.back();
-  const Gauge::Pause pause(process_allocator().gauge());
+  const Gauge::Pause pause(gauge());
   yielding_->come_to(value);
   if (options_.guide) unpack_begins(ticket, value);
   // Its own storage is what autograd would have kept, whatever became of it.

@@ -71,6 +71,11 @@ bool passes_want_all_gradients() {
   return torch::autograd::Engine::get_default_engine().is_checkpoint_valid();
 }
 
+bool current_pass_keeps_graph() {
+  return torch::autograd::get_current_graph_task_id() != kNoPass &&
+         torch::autograd::get_current_graph_task_keep_graph();
+}
+
 std::string current_node_name() {
   const auto node = torch::autograd::get_current_node();
   return node ? node->name() : std::string();

@@ -26,6 +26,10 @@ const void* current_node();
 /// backward() does: false where one was told which (grad(), or `inputs`).
 bool passes_want_all_gradients();
 
+/// Whether the innermost backward pass that this thread is in keeps the graph: for another pass, or
+/// to differentiate what it does. False outside.
+bool current_pass_keeps_graph();
+
 /// Whether a number is that of a group.
 inline bool is_group(int64_t pass) { return pass < kNoPass; }
 

@@ -30,14 +30,20 @@ using torch::autograd::Engine;
 using NodePtr = decltype(torch::autograd::NodeTask::fn_);
 
 std::atomic<int64_t> running_passes{0};
+std::atomic<int64_t> last_began{0};  // of all threads' passes
 std::atomic<void (*)(bool failed, bool last)> pass_ended{nullptr};
+
+int64_t nanoseconds(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
 
 /// Stands around one backward pass.
 class RunningPass {
  public:
-  explicit RunningPass(bool keeps_graph) : keeps_graph_(keeps_graph) {
+  RunningPass() {
     ++running_passes;
     innermost() = this;
+    last_began = nanoseconds(began_);
   }
   ~RunningPass() {
     innermost() = outer_;
@@ -55,11 +61,9 @@ class RunningPass {
   }
 
   std::chrono::steady_clock::time_point began() const { return began_; }
-  bool keeps_graph() const { return keeps_graph_; }
 
  private:
   RunningPass* const outer_ = innermost();
-  const bool keeps_graph_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   const int exceptions_ = std::uncaught_exceptions();
 };
@@ -81,7 +85,7 @@ class HookEngine final : public Engine {
                                          const torch::autograd::variable_list& inputs,
                                          bool keep_graph, bool create_graph, bool accumulate_grad,
                                          const torch::autograd::edge_list& outputs) override {
-    const RunningPass running(keep_graph || create_graph);
+    const RunningPass running;
     const BackwardModes modes;
     const InPlacePass in_place;
     return previous_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
@@ -165,14 +169,8 @@ bool passes_are_running() { return running_passes > 0; }
 
 int64_t current_pass_began() {
   const RunningPass* pass = RunningPass::innermost();
-  if (pass == nullptr) return 0;
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(pass->began().time_since_epoch())
-      .count();
-}
-
-bool current_pass_keeps_graph() {
-  const RunningPass* pass = RunningPass::innermost();
-  return pass != nullptr && pass->keeps_graph();
+  if (pass != nullptr) return nanoseconds(pass->began());
+  return running_passes == 1 ? last_began.load() : 0;
 }
 
 void clear_failed_passes() {

@@ -21,11 +21,10 @@ void when_passes_end(void (*function)(bool failed, bool last));
 /// Whether a backward pass runs in the process.
 bool passes_are_running();
 
-/// Of the innermost backward pass that this thread has begun and that still runs: when it began, in
-/// nanoseconds of the steady clock, and whether it keeps the graph (for another pass, or to
-/// differentiate what it does). 0 and false outside.
+/// When the innermost backward pass began that this thread has begun and that still runs or, on a
+/// thread that LibTorch runs passes on, the only one in the process: nanoseconds of the steady
+/// clock. 0 if that is not known.
 int64_t current_pass_began();
-bool current_pass_keeps_graph();
 
 /// After a pass that ended by an exception, LibTorch keeps tasks with their gradients in a queue of
 /// this thread; a pass over one number, which comes last in the queue, clears it. Does nothing

@@ -20,7 +20,8 @@ class Plans::Guide final : public detail::StepGuide {
     followed += record.followed;
     measured = std::move(record);
   }
-  void ended_unmeasured() override {}
+  void ended_unmeasured(bool, int64_t) override {}
+  bool measures() override { return true; }
 
   std::optional<detail::StepRecord> measured;
   std::shared_ptr<const detail::Schedule> schedule;
