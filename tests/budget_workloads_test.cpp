@@ -4,8 +4,10 @@
 #include <vector>
 
 #include <reprise/budget.h>
+#include <reprise/meta_scope.h>
 #include <reprise/plan.h>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "workloads/measured_step.h"
@@ -71,6 +73,25 @@ TEST_P(BudgetsOfWorkloads, KeepTheLimitAndTheBits) {
     planned += budget.summary().planned_steps;
   }
   EXPECT_GE(planned, 4);
+}
+
+TEST_P(BudgetsOfWorkloads, ShapesAloneGiveTheTraceOfTheRealStep) {
+  const auto workload = make_workload(GetParam(), small(GetParam()));
+  const TracedStep real = trace_workload(*workload, {.steps = 1});
+  const MetaScope scope;
+  const auto phantom = make_workload(GetParam(), small(GetParam()));
+  const TracedStep shapes = trace_workload(*phantom);
+  EXPECT_THAT(scope.run_operators(), ::testing::IsEmpty());
+  EXPECT_EQ(key_of(shapes.trace), key_of(real.trace));
+  ASSERT_EQ(shapes.trace.events.size(), real.trace.events.size());
+  // A real step holds states of generators besides, from the beginning of its backward pass on.
+  const int64_t beside =
+      real.trace.events[0].gradient_bytes - shapes.trace.events[0].gradient_bytes;
+  EXPECT_LT(beside, 100'000);
+  for (std::size_t j = 0; j < real.trace.events.size(); ++j) {
+    EXPECT_EQ(shapes.trace.events[j].gradient_bytes + beside, real.trace.events[j].gradient_bytes)
+        << j << " " << real.trace.events[j].name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Workloads, BudgetsOfWorkloads,

@@ -390,6 +390,19 @@ TEST_F(OffloadBreaks, AnExceptionInAHookOfTheBackwardPass) {
 }
 
 // The first step teaches an order that the second does not follow.
+TEST_F(OffloadBreaks, ABackwardPassInAHookOfAnotherOverTheSameScope) {
+  expect_same([&](const Begin& begin) {
+    auto scope = begin();
+    const Tensor middle = chain();
+    const Tensor loss = middle.sin().matmul(w).square().mean();
+    const Tensor other = (x * w).cos().exp().tanh().mean();
+    scope.reset();
+    middle.register_hook([&other](const Tensor&) { other.backward(); });
+    loss.backward();
+    return std::vector<Tensor>{loss.detach(), other.detach()};
+  });
+}
+
 TEST_F(OffloadBreaks, AnotherOrderInEachStep) {
   expect_same([this](const Begin& begin) {
     std::vector<Tensor> results;

@@ -22,9 +22,10 @@ class REPRISE_API BudgetInfeasible : public Error {
   /// Of all LibTorch bytes of the device; from the planner, above the base.
   int64_t limit() const { return limit_; }
 
-  /// What would have been enough, counted as the limit is. From an operator: at this point, bytes
-  /// that nobody can drop and those that were asked for; a later point may need more. From the
-  /// planner: the least budget for which it finds a plan. 0 if it is not known.
+  /// What would have been enough, counted as the limit is. From an operator: what a step as the
+  /// last measured one needs, planned; but at least, and before a step has been measured, bytes
+  /// that nobody can drop at this point and those that were asked for: a later point may need more.
+  /// From the planner: the least budget for which it finds a plan. 0 if it is not known.
   int64_t least() const { return least_; }
 
   /// The operator, or the node of the graph, that asked or at which the least peak stands; empty if

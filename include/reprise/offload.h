@@ -34,7 +34,7 @@ class REPRISE_API OffloadOptions {
   OffloadOptions& fraction(double part);
   double fraction() const { return fraction_; }
 
-  /// Bytes fetched ahead of the backward pass at most; one value at least. Default: 16 MiB.
+  /// Bytes fetched ahead of the backward pass at most; one value at least. Default: 32 MiB.
   OffloadOptions& fetch_ahead(int64_t bytes);
   int64_t fetch_ahead() const { return fetch_ahead_; }
 
@@ -47,7 +47,7 @@ class REPRISE_API OffloadOptions {
   int64_t min_bytes_ = int64_t{64} << 10;
   int64_t keep_last_ = 1;
   double fraction_ = 1;
-  int64_t fetch_ahead_ = int64_t{16} << 20;
+  int64_t fetch_ahead_ = int64_t{32} << 20;
   StoreFailure on_failure_ = StoreFailure::error;
 };
 

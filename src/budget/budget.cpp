@@ -57,7 +57,9 @@ struct Budget::State {
 
   /// Throws UsageError for a device that cannot be measured.
   explicit State(c10::Device where)
-      : device(Meter(where).device()), limit(detail::limited_memory(device)) {}
+      : device(Meter(where).device()), limit(detail::limited_memory(device)) {
+    limit.last_step = [this] { return plans->trace(); };
+  }
 
   Limits& limits() const { return Limits::of(limit.memory); }
 

@@ -115,6 +115,15 @@ int64_t Limits::peak_of_step(LimitState& state) {
   return state.step_peak;
 }
 
+std::optional<Limits::LastStep> Limits::last_step() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const LimitState* state : in_force_) {
+    std::optional<StepTrace> trace = state->last_step ? state->last_step() : std::nullopt;
+    if (trace) return LastStep{state->step_base, std::move(*trace)};
+  }
+  return std::nullopt;
+}
+
 void Limits::end_graph(LimitState& state) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool in_pass = passes_are_running();  // if so, end_passes() comes after this

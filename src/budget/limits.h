@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include <reprise/plan.h>
+
 #include "tape/held_set.h"
 #include "torch/in_place_backward.h"
 
@@ -40,6 +42,8 @@ struct LimitState {
   int64_t overruns_before = 0;
 
   const std::shared_ptr<Room> room;
+  /// The last step that was measured; none before. Set once, thread-safe.
+  std::function<std::optional<StepTrace>()> last_step{};
 };
 
 /// Those of one device. Thread-safe.
@@ -62,6 +66,13 @@ class Limits {
 
   /// Of the step that a forward pass has begun alone.
   int64_t peak_of_step(LimitState& state);
+
+  /// Of a budget in force that has measured a step: the step, and where it began.
+  struct LastStep {
+    int64_t base = 0;
+    StepTrace trace;
+  };
+  std::optional<LastStep> last_step();
 
   /// What begin_forward() counted is gone.
   void end_graph(LimitState& state);

@@ -6,6 +6,9 @@
 #include <cstdio>
 #include <exception>
 
+#include <reprise/plan.h>
+
+#include "budget/limits.h"
 #include "meter/accelerator_memory.h"
 #include "meter/call_room.h"
 #include "meter/process_allocator.h"
@@ -44,6 +47,20 @@ Culprit find_culprit() {
   return culprit;
 }
 
+/// What a step as the last measured one needs, planned; 0 if that is not known.
+int64_t least_of_a_step(LimitedMemory& memory) {
+  const auto last = Limits::of(memory).last_step();
+  if (!last) return 0;
+  PlanOptions quick;
+  quick.evaluations = 0;
+  quick.bound = false;
+  try {
+    return last->base + least_budget(last->trace, quick).plan.peak_bytes;
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
 class RoomByDropping final : public RoomMaker {
  public:
   void make_room(LimitedMemory& memory, int64_t bytes) override {
@@ -63,6 +80,7 @@ class RoomByDropping final : public RoomMaker {
     const int64_t live = memory.live();
     const int64_t limit = memory.limit();
     const int64_t pinned = std::max<int64_t>(live - droppable, 0);
+    const int64_t least = std::max(pinned + bytes, least_of_a_step(memory));
     const Culprit culprit = find_culprit();
     LastInfeasible& last = last_infeasible();
     ++last.count;
@@ -70,11 +88,12 @@ class RoomByDropping final : public RoomMaker {
                                       (culprit.text.empty() ? "an allocation" : culprit.text) +
                                       " needs " + text_of_bytes(bytes) + " beside " +
                                       text_of_bytes(pinned) + " that nothing can be dropped of",
-                                  "give the budget " + text_of_bytes(pinned + bytes) +
-                                      " or more, what lives before a step included, or take the "
-                                      "batch in smaller parts and accumulate, or offload "
-                                      "with a Scope (Policy::offload())",
-                                  limit, pinned + bytes, culprit.op);
+                                  "give the budget " + text_of_bytes(least) +
+                                      " or more, what lives before a step included "
+                                      "(least_budget() of a trace_step() says what a whole step "
+                                      "needs), or take the batch in smaller parts and accumulate, "
+                                      "or offload with a Scope (Policy::offload())",
+                                  limit, least, culprit.op);
     throw last.error;
   }
 

@@ -155,6 +155,7 @@ void MetaMode::call(const OperatorInfo& info, Stack& stack) {
   const bool only_real = phantoms == 0 && !differentiated;
   if (only_real && (tensors > 0 || !makes_tensors(info))) return info.call_in_mode(stack);
   if (info.needs_values) no_values(info);
+  if (info.name == "aten::set_") return info.call_in_mode(stack);  // points elsewhere, no more
   if (info.writes.empty() && !info.aliases.empty()) return info.call_in_mode(stack);  // a view
   if (!info.writes.empty() && info.aliases.size() == info.returns) {
     leave_written(info, stack);

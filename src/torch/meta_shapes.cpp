@@ -5,7 +5,9 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/OpMathType.h>
+#include <ATen/ops/addcmul.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/result_type.h>
 
 namespace reprise::detail {
 namespace {
@@ -35,6 +37,27 @@ c10::ScalarType statistics_dtype(const Tensor& input, const c10::IValue& weight)
 
 // Element by element: (input)
 Results unary(const Stack& arguments) { return {at::empty_like(arguments[0].toTensor())}; }
+
+/// Element by element of all three, laid out as LibTorch lays out what it makes of them.
+Tensor elementwise(const Tensor& a, const Tensor& b, const Tensor& c, c10::ScalarType dtype) {
+  const auto with_arithmetic = [](const Tensor& tensor) {
+    return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), c10::ScalarType::Float);
+  };
+  const Tensor shape = at::addcmul(with_arithmetic(a), with_arithmetic(b), with_arithmetic(c));
+  return at::detail::empty_strided_meta(shape.sizes(), shape.strides(), dtype);
+}
+
+// (condition, where true, where false)
+Results where(const Stack& arguments) {
+  const Tensor &one = arguments[1].toTensor(), &other = arguments[2].toTensor();
+  return {elementwise(arguments[0].toTensor(), one, other, at::result_type(one, other))};
+}
+
+// (input, other)
+Results logical(const Stack& arguments) {
+  const Tensor &one = arguments[0].toTensor(), &other = arguments[1].toTensor();
+  return {elementwise(one, other, other, c10::ScalarType::Bool)};
+}
 
 // (weight, indices, ...)
 Results embedding(const Stack& arguments) {
@@ -78,6 +101,40 @@ Results layer_norm_backward(const Stack& arguments) {
   return {wanted[0] ? like(arguments[1].toTensor()) : Tensor(),
           wanted[1] && weight.defined() ? like(weight) : Tensor(),
           wanted[2] && bias.defined() ? like(bias) : Tensor()};
+}
+
+// (input, weight, bias, batch, channels, elements of each, groups, epsilon)
+Results group_norm(const Stack& arguments) {
+  const Tensor& input = arguments[0].toTensor();
+  const c10::ScalarType dtype = statistics_dtype(input, arguments[1]);
+  const std::vector<int64_t> statistics = {arguments[3].toInt(), arguments[6].toInt()};
+  return {make(input.sizes(), input.scalar_type(), input.suggest_memory_format()),
+          make(statistics, dtype), make(statistics, dtype)};
+}
+
+// (gradient, input, mean, 1 / deviation, weight, batch, channels, elements of each, groups, which)
+Results group_norm_backward(const Stack& arguments) {
+  const Tensor& input = arguments[1].toTensor();
+  const auto wanted = arguments[9].toBoolList();
+  const Tensor weight = optional_tensor(arguments[4]);
+  const Tensor scale =
+      weight.defined() ? weight : make({arguments[6].toInt()}, input.scalar_type());
+  return {wanted[0] ? make(input.sizes(), input.scalar_type(), input.suggest_memory_format())
+                    : Tensor(),
+          wanted[1] ? like(scale) : Tensor(), wanted[2] ? like(scale) : Tensor()};
+}
+
+// (input of sizes [batch, classes, height, width], target, weight, reduction, ...)
+Results nll_loss2d(const Stack& arguments) {
+  const Tensor& input = arguments[0].toTensor();
+  std::vector<int64_t> sizes;
+  if (arguments[3].toInt() == 0) sizes = {input.size(0), input.size(2), input.size(3)};
+  return {make(sizes, input.scalar_type()), make({}, input.scalar_type())};
+}
+
+// (gradient, input, ...)
+Results nll_loss2d_backward(const Stack& arguments) {
+  return {at::empty_like(arguments[1].toTensor())};
 }
 
 // (input, weight, bias, running mean, running variance, training, momentum, epsilon)
@@ -169,6 +226,13 @@ Results attention_backward(const Stack& arguments) {
 ShapeFunction shape_function(const std::string& op) {
   static const std::unordered_map<std::string, ShapeFunction> table = {
       {"aten::relu", unary},
+      {"aten::abs", unary},
+      {"aten::where", where},
+      {"aten::logical_and", logical},
+      {"aten::native_group_norm", group_norm},
+      {"aten::native_group_norm_backward", group_norm_backward},
+      {"aten::nll_loss2d_forward", nll_loss2d},
+      {"aten::nll_loss2d_backward", nll_loss2d_backward},
       {"aten::embedding", embedding},
       {"aten::embedding_dense_backward", embedding_dense_backward},
       {"aten::index_select", index_select},

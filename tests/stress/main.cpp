@@ -10,11 +10,16 @@
 #include <torch/torch.h>
 
 #include "tests/at_once.h"
+#include "tests/fake_accelerator.h"
 #include "tests/random_program.h"
 #include "tests/stress/budgets.h"
+#include "tests/stress/offloads.h"
+#include "tests/temp_folder.h"
 
 // Random nested regions against plain, bit by bit, with failures, to be run under sanitizers: in
-// the forward pass, in replays, and with several backward passes through one graph at once.
+// the forward pass, in replays, and with several backward passes through one graph at once. Between
+// them, threads under budgets and threads that offload, on the CPU and on an accelerator made of
+// host memory.
 
 #ifdef __SANITIZE_THREAD__
 // LibTorch is not instrumented: that it frees a tensor after whoever gave up the last but one
@@ -34,7 +39,7 @@ using torch::autograd::grad;
 using Fault = FaultInjector::Fault;
 
 constexpr int kDepth = 5;
-constexpr unsigned kBudgetsEvery = 8;
+constexpr unsigned kThreadsEvery = 8;
 constexpr Grammar kPlain{.failures = true};
 constexpr Grammar kRegions{.regions = true, .whole_functions = true, .failures = true};
 
@@ -124,6 +129,26 @@ void check(unsigned seed) {
   require(Meter().live() == base, "something is left of a step");
 }
 
+/// Threads under budgets and threads that offload, here and there, to this and that store in turn.
+class Threads {
+ public:
+  void check(unsigned seed) {
+    const unsigned turn = seed / kThreadsEvery;
+    const at::Device device = turn % 3 == 2 ? testing::fake_device() : at::Device(at::kCPU);
+    const Store store = turn % 2 ? Store(packed_) : Store(disk_);
+    const bool sends = turn % 3 == 1;  // budgets send what is the CPU's
+    planned += stress::check_budgets(seed, device, sends ? &store : nullptr);
+    moved += stress::check_offloads(seed, device, store);
+  }
+
+  int64_t planned = 0, moved = 0;
+
+ private:
+  const tests::TempFolder folder_;
+  const DiskStore disk_{folder_.path("")};
+  const CompressedStore packed_{disk_};
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -134,12 +159,13 @@ int main(int argc, char** argv) {
     return 2;
   }
   at::set_num_threads(1);
+  testing::install_fake_accelerator();
   unsigned seed = first;
-  int64_t planned = 0;
+  Threads threads;
   try {
     for (; RandomProgram::regions() < wanted; ++seed) {
       check(seed);
-      if (seed % kBudgetsEvery == 0) planned += reprise::stress::check_budgets(seed);
+      if (seed % kThreadsEvery == 0) threads.check(seed);
     }
   } catch (const std::exception& error) {
     std::cerr << "seed " << seed << ": " << error.what() << "\n";
@@ -147,6 +173,6 @@ int main(int argc, char** argv) {
   }
   std::cout << seed - first << " programs, " << RandomProgram::regions() << " regions, "
             << failed_forward << " forward and " << failed_backward
-            << " backward passes left by an exception, " << planned
-            << " steps that followed a plan\n";
+            << " backward passes left by an exception, " << threads.planned
+            << " steps that followed a plan, " << threads.moved << " values moved to a store\n";
 }

@@ -12,6 +12,7 @@
 #include "options.h"
 #include "report_files.h"
 #include "terminal.h"
+#include "workloads/explain_infeasible.h"
 #include "workloads/train.h"
 
 // reprise train: a training run under one strategy, its loss and its memory.
@@ -205,7 +206,13 @@ int run(const Options& options) {
       progress.wipe();
       print_step(step, settings.steps, samples);
     };
-    return workloads::train(*workload, settings);
+    try {
+      return workloads::train(*workload, settings);
+    } catch (const BudgetInfeasible& error) {
+      progress.wipe();
+      throw workloads::explained(error, workload_name(options), workload_options(options),
+                                 settings.accumulate);
+    }
   }();
   print_end(training);
   if (training.interrupted) print_interrupted(training, settings);

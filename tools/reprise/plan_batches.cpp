@@ -100,7 +100,13 @@ class Batches {
     report_.libtorch = workloads::loaded_libtorch().text();
     report_.threads = torch::get_num_threads();
     report_.measured_at = meta_ ? 0 : workload->samples_per_batch();
-    workloads::make_workload(name_, sizes_);  // refuses a batch where the workload takes none
+    if (options_.text("--batch")) return;
+    try {
+      workloads::make_workload(name_, sizes_);
+    } catch (const UsageError&) {  // it takes no size of a batch
+      throw UsageError("--max-batch: the batch of '" + report_.workload + "' has one size",
+                       "it is for workloads with --batch");
+    }
   }
 
   FittingBatch search(const std::string& strategy,
