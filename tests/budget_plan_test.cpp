@@ -524,6 +524,55 @@ TEST(TraceStep, OfShapesAloneHasTheSameValuesAndEvents) {
   EXPECT_GT(microseconds, 0);
 }
 
+// The first step has a plan, too, where the step was traced before: a plan needs less than going
+// online does.
+TEST(TraceStep, APlanOfItIsFollowedFromTheFirstStep) {
+  int infeasible_online = 0;
+  for (const auto make :
+       {testing::convolutions, testing::skips, testing::recurrence, testing::attention}) {
+    torch::manual_seed(1);
+    const BudgetModel model = make();
+    SCOPED_TRACE(model.name);
+    const auto plain = step_of(model, nullptr);
+    TraceOptions options;
+    options.begin = [&] {
+      torch::manual_seed(5);
+      take_gradients(model.parameters);
+    };
+    const TracedStep step = trace_step(model.loss, options);
+    take_gradients(model.parameters);
+    const int64_t bytes = least_budget(step.trace).plan.peak_bytes * 101 / 100;
+    auto online = Budget::activations(bytes);
+    try {
+      step_of(model, &online);
+    } catch (const BudgetInfeasible&) {
+      ++infeasible_online;
+    }
+    take_gradients(model.parameters);
+    auto budget = Budget::activations(bytes);
+    budget.follow(step, plan(step.trace, bytes));
+    for (int i = 1; i <= 2; ++i) {
+      int64_t peak = 0;
+      EXPECT_TRUE(same_bits(step_of(model, &budget, &peak), plain));
+      EXPECT_LE(peak, bytes);
+      EXPECT_EQ(budget.summary().planned_steps, i) << budget.summary();
+    }
+  }
+  EXPECT_GT(infeasible_online, 0);
+}
+
+TEST(TraceStep, APlanOfAnotherStepIsRefused) {
+  const Tensor w = leaf({64, 64});
+  const TracedStep one = trace_step([&] { return w.sin().cos().sum(); });
+  const TracedStep other = trace_step([&] { return w.cos().sum(); });
+  auto budget = Budget::activations(1 << 20);
+  EXPECT_THROW(budget.follow(one, plan(other.trace, 1 << 20)), UsageError);
+  TracedStep read = one;
+  read.operators = nullptr;
+  EXPECT_THROW(budget.follow(read, plan(one.trace, 1 << 20)), UsageError);
+  EXPECT_THROW(budget.follow(one, Plan{}), UsageError);
+}
+
 TEST(TraceStep, BadCallsAreErrors) {
   const Tensor w = leaf({4});
   EXPECT_THROW(trace_step([&] { return w.sin(); }), UsageError);

@@ -421,6 +421,25 @@ TEST_F(Budgets, SurviveExceptions) {
 
 // ---- What does not fit.
 
+// Once a step was measured, it is known that what comes later needs more.
+TEST_F(Budgets, SayWhatAWholeStepNeeds) {
+  Budget budget(Meter().live() + 2 * plain_peak_);
+  step_of(model_, &budget);
+  ASSERT_TRUE(budget.trace().has_value());
+  const int64_t needed = least_budget(*budget.trace()).plan.peak_bytes;
+  const Tensor states = torch::empty({2 * plain_peak_ - needed / 2}, torch::kByte);
+  const int64_t base = Meter().live();
+  try {
+    step_of(model_, &budget);
+    FAIL() << "no exception";
+  } catch (const BudgetInfeasible& error) {
+    EXPECT_GT(error.least(), error.limit());
+    EXPECT_GE(error.least(), base + needed);
+    EXPECT_LE(error.least(), base + plain_peak_);
+  }
+  take_gradients(model_.parameters);
+}
+
 TEST_F(Budgets, SayWhatDoesNotFit) {
   const Tensor w = testing::leaf({32, 32}), x = testing::leaf({1024, 32}, 2);
   const int64_t base = Meter().live();

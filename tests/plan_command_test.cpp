@@ -186,6 +186,7 @@ TEST_F(PlanCommand, refuses_bad_options_in_one_clear_line) {
            {"plan " + kGpt + "--budget 50% --strategies plain", 2, "--strategies does nothing"},
            {"plan " + kGpt + "--max-batch --output p", 2, "--output does nothing"},
            {"plan " + kGpt + "--max-batch --strategies budget=50%", 2, "'budget=50%' is not known"},
+           {"plan digits --max-batch", 2, "the batch of 'digits' has one size"},
            {"plan " + kGpt + "--budget 1KiB", 3, "are live before a step"},
            {"plan " + kGpt + "--budget 1%", 3, "the least is "},
        }) {

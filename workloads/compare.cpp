@@ -159,6 +159,7 @@ void warm_up_all(Workload& workload, std::vector<Contestant>& contestants,
         warm_up(workload, *each);
         ++each;
       } catch (const BudgetInfeasible&) {
+        if (follow_from_the_first_step(workload, trace, *each)) continue;
         if (!options.keep_infeasible) throw;
         const int64_t bytes = *each->row.budget_bytes;
         const int64_t least = trace.least_bytes();

@@ -36,6 +36,19 @@ void warm_up(Workload& workload, Contestant& contestant) {
   settle(*contestant.budget, step);
 }
 
+bool follow_from_the_first_step(Workload& workload, PlainTrace& trace, Contestant& contestant) {
+  if (contestant.follows || !contestant.budget || stays_online(contestant.strategy)) return false;
+  if (!workload.device().is_cpu()) return false;
+  contestant.follows = true;
+  try {
+    contestant.budget->follow(trace.step(),
+                              plan(trace.step().trace, *contestant.row.budget_bytes));
+  } catch (const BudgetInfeasible&) {
+    return false;
+  }
+  return true;
+}
+
 void note_plans(Contestant& contestant) {
   if (!contestant.budget) return;
   StrategyRow& row = contestant.row;

@@ -21,6 +21,7 @@ struct Contestant {
   StrategyRow row;
   std::vector<double> milliseconds;
   std::optional<Budget> budget;
+  bool follows = false;  // a plan that was there before its first step
 
   Budget* limit() { return budget ? &*budget : nullptr; }
 };
@@ -48,6 +49,10 @@ void make_budgets(Workload& workload, std::vector<Contestant>& contestants);
 /// Unmeasured steps: one or, under a budget, so many that the next ones are planned. Throws
 /// BudgetInfeasible.
 void warm_up(Workload& workload, Contestant& contestant);
+
+/// Its first step goes online, and needs more than a plan does: whether there is a plan, which its
+/// first step follows from now on. False as well if it follows one already.
+bool follow_from_the_first_step(Workload& workload, PlainTrace& trace, Contestant& contestant);
 
 /// Fills in what the plans of a contestant's budget predicted, if it has one.
 void note_plans(Contestant& contestant);

@@ -7,6 +7,7 @@
 
 #include <reprise/amp.h>
 #include <reprise/error.h>
+#include <reprise/meter.h>
 #include <reprise/monitor.h>
 #include <reprise/resume.h>
 
@@ -198,8 +199,24 @@ void finish(Training& training, Workload& workload, const Run& run) {
 
 namespace {
 
+// All bytes, less what is there already; and the batch is still to come.
+void follow_shapes(Budget& budget, const TrainOptions& options, torch::Device device) {
+  const auto size = budget_of(options.strategy);
+  const int64_t left =
+      size->above_base > 0 ? size->above_base : (size->bytes - Meter(device).live()) / 64 * 63;
+  if (left <= 0) return;
+  try {
+    budget.follow(*options.shapes, plan(options.shapes->trace, left));
+  } catch (const BudgetInfeasible&) {  // so the first step goes online, and says so itself
+  }
+}
+
 std::optional<Budget> budget_for(Workload& workload, const TrainOptions& options) {
-  if (!options.plan) return make_budget(options.strategy, workload.device());
+  if (!options.plan) {
+    std::optional<Budget> budget = make_budget(options.strategy, workload.device());
+    if (budget && options.shapes) follow_shapes(*budget, options, workload.device());
+    return budget;
+  }
   std::optional<Budget> budget =
       make_budget(plan_strategy(options.plan->plan.budget_bytes), workload.device());
   budget->follow(options.plan->plan);

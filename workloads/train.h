@@ -7,6 +7,7 @@
 #include <string>
 
 #include <reprise/report.h>
+#include <reprise/trace_step.h>
 
 #include "workloads/plan_file.h"
 #include "workloads/workload.h"
@@ -19,6 +20,9 @@ namespace reprise::workloads {
 struct TrainOptions {
   Strategy strategy = parse_strategy("plain");  ///< not looked at where there is a plan
   std::optional<PlanFile> plan;                 ///< follow it, in its bytes
+  /// The step by its shapes, each batch in its parts: a budget plans for it before the first step,
+  /// which follows the plan. Default: the first step goes online, which needs more.
+  std::optional<TracedStep> shapes = std::nullopt;
   std::optional<int64_t> steps;       ///< stop after so many, those before a resumed run included
   std::optional<double> until_loss;   ///< stop at a loss of this or less
   int64_t log_every = 10000;          ///< log the first step, every so many, and the last

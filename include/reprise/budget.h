@@ -13,6 +13,7 @@
 #include <reprise/export.h>
 #include <reprise/plan.h>
 #include <reprise/store.h>
+#include <reprise/trace_step.h>
 
 #include <c10/core/Device.h>
 
@@ -124,8 +125,13 @@ class REPRISE_API Budget {
   void plan_with(const PlanOptions& options);
 
   /// A plan made before, such as one read from a file. A step whose trace has its key follows it,
-  /// if it fits; see followed().
+  /// if it fits; see followed(). Which steps these are, the first one shows: it goes online.
   void follow(Plan plan);
+
+  /// The same for a step that was traced in this process, also by its shapes under a MetaScope: it
+  /// is known from its first operator on, so that the first step follows the plan, too. Throws
+  /// UsageError for a plan of another step.
+  void follow(const TracedStep& step, Plan plan);
 
   /// From now on, plans may send values to `store` instead of dropping them, where that takes less
   /// time: its speed is measured before the next plan is made (which sends and fetches 128 MiB),

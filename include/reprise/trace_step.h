@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include <reprise/export.h>
 #include <reprise/plan.h>
@@ -10,6 +11,10 @@
 #include <ATen/core/Tensor.h>
 
 namespace reprise {
+
+namespace detail {
+struct MappedTrace;
+}
 
 /// How a step is traced.
 struct TraceOptions {
@@ -25,6 +30,9 @@ struct TracedStep {
   StepTrace trace;
   int64_t base_bytes = 0;  ///< live before the step; what is traced is above it. 0 in a MetaScope
   int64_t peak_bytes = 0;  ///< of the plain step, above the base, as the meter counts it
+
+  /// By which Budget::follow() knows the step again, in this process.
+  std::shared_ptr<const detail::MappedTrace> operators = nullptr;
 };
 
 /// Runs `forward()` and the backward pass of the loss that it returns, plainly, and measures what a

@@ -295,6 +295,14 @@ void Budget::plan_with(const PlanOptions& options) { alive(state_).plans->plan_w
 
 void Budget::follow(Plan plan) { alive(state_).plans->offer(std::move(plan)); }
 
+void Budget::follow(const TracedStep& step, Plan plan) {
+  if (!step.operators || plan.key != key_of(step.trace)) {
+    throw UsageError("Budget::follow(): the plan is not of this step",
+                     "give it what trace_step() returned, and a plan of its trace");
+  }
+  alive(state_).plans->follow(*step.operators, std::move(plan));
+}
+
 void Budget::into(const Store& store) {
   if (!alive(state_).device.is_cpu()) {
     throw UsageError("Budget::into() for a budget of " + state_->device.str(),

@@ -73,6 +73,12 @@ void StepPlans::offer(Plan plan) {
   offered_.push_back(std::move(plan));
 }
 
+void StepPlans::follow(const MappedTrace& step, Plan plan) {
+  check_plan(step.trace, plan);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  adopt(*sequence_of(step), std::move(plan));
+}
+
 void StepPlans::into(const Store& store) {
   const std::lock_guard<std::mutex> lock(mutex_);
   store_ = std::make_shared<StoreSpeed>(store);

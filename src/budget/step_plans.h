@@ -48,6 +48,8 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   void stop();
   void plan_with(const PlanOptions& options);
   void offer(Plan plan);
+  /// A plan for a step that nobody has measured here yet. Throws UsageError if it does not hold.
+  void follow(const MappedTrace& step, Plan plan);
   /// Plans may send to it from now on.
   void into(const Store& store);
   void finish();

@@ -126,6 +126,11 @@ void run_plainly(const Forward& forward, const TraceOptions& options, TracedStep
   result.peak_bytes = scope.peak_above_base();
 }
 
+void set_trace(TracedStep& result, detail::MappedTrace mapped) {
+  result.trace = mapped.trace;
+  result.operators = std::make_shared<const detail::MappedTrace>(std::move(mapped));
+}
+
 }  // namespace
 
 TracedStep trace_step(const Forward& forward, const TraceOptions& options) {
@@ -139,7 +144,7 @@ TracedStep trace_step(const Forward& forward, const TraceOptions& options) {
   TracedStep result;
   if (MetaScope::active()) {  // each step would be estimated alike
     const Estimates estimates(*detail::MetaMode::current());
-    result.trace = trace_once(forward, options, [&] { return estimates.now(); }).trace;
+    set_trace(result, trace_once(forward, options, [&] { return estimates.now(); }));
     result.peak_bytes = plan(result.trace, int64_t{1} << 60).plain_peak_bytes;
     return result;
   }
@@ -149,13 +154,16 @@ TracedStep trace_step(const Forward& forward, const TraceOptions& options) {
   }
   run_plainly(forward, options, result);
   std::vector<StepTrace> traces;
+  detail::MappedTrace mapped;
   for (int i = 0; i < options.steps; ++i) {
-    traces.push_back(trace_once(forward, options, {}).trace);
+    mapped = trace_once(forward, options, {});
+    traces.push_back(mapped.trace);
     if (key_of(traces.back()) == key_of(traces.front())) continue;
     throw Error("trace_step: step " + std::to_string(i + 1) + " ran other operators than the first",
                 "measure a step that does the same each time");
   }
-  result.trace = detail::median_of(traces);
+  mapped.trace = detail::median_of(traces);
+  set_trace(result, std::move(mapped));
   return result;
 }
 

@@ -12,7 +12,7 @@
 #include "options.h"
 #include "report_files.h"
 #include "terminal.h"
-#include "workloads/explain_infeasible.h"
+#include "workloads/step_by_shapes.h"
 #include "workloads/train.h"
 
 // reprise train: a training run under one strategy, its loss and its memory.
@@ -140,6 +140,8 @@ class StepProgress {
 
   void wipe() { line_.wipe(); }
 
+  int64_t taken() const { return taken_; }
+
  private:
   std::optional<int64_t> steps_;
   int64_t samples_;
@@ -174,6 +176,29 @@ void choose_strategy(const Options& options, workloads::TrainOptions& settings) 
   settings.plan = workloads::read_plan_file(*plan);
 }
 
+// The first step of a budget goes online, and needs more than a plan does: where it does not fit,
+// the steps are planned for by their shapes, and the first one follows the plan, too.
+Training train_within(const Options& options, std::unique_ptr<workloads::Workload>& workload,
+                      workloads::TrainOptions& settings, StepProgress& progress) {
+  try {
+    return workloads::train(*workload, settings);
+  } catch (const BudgetInfeasible& error) {
+    progress.wipe();
+    const auto shapes = workloads::step_by_shapes(workload_name(options), workload_options(options),
+                                                  settings.accumulate);
+    if (!shapes) throw;
+    if (settings.plan || progress.taken() > 0) throw workloads::explained(error, *shapes);
+    settings.shapes = shapes;
+  }
+  try {
+    workload = make_workload(options, options.positive_real("--learning-rate"));
+    return workloads::train(*workload, settings);
+  } catch (const BudgetInfeasible& error) {
+    progress.wipe();
+    throw workloads::explained(error, *settings.shapes);
+  }
+}
+
 int run(const Options& options) {
   workloads::TrainOptions settings;
   choose_strategy(options, settings);
@@ -185,7 +210,7 @@ int run(const Options& options) {
   settings.store = options.text("--store");
   settings.save = options.text("--save");
   settings.save_every = options.whole("--save-every").value_or(0);
-  const auto workload = make_workload(options, options.positive_real("--learning-rate"));
+  auto workload = make_workload(options, options.positive_real("--learning-rate"));
   if (!settings.steps && !settings.until_loss) {
     settings.until_loss = workload->target_loss();
     settings.steps = workload->default_steps();
@@ -206,13 +231,7 @@ int run(const Options& options) {
       progress.wipe();
       print_step(step, settings.steps, samples);
     };
-    try {
-      return workloads::train(*workload, settings);
-    } catch (const BudgetInfeasible& error) {
-      progress.wipe();
-      throw workloads::explained(error, workload_name(options), workload_options(options),
-                                 settings.accumulate);
-    }
+    return train_within(options, workload, settings, progress);
   }();
   print_end(training);
   if (training.interrupted) print_interrupted(training, settings);
