@@ -12,6 +12,8 @@
 
 #include "workloads/measured_step.h"
 #include "workloads/plan_workload.h"
+#include "workloads/step_by_shapes.h"
+#include "workloads/train.h"
 #include "workloads/workload.h"
 
 // Every workload at three budgets, from all that a plain step needs down to a little above the
@@ -91,6 +93,26 @@ TEST_P(BudgetsOfWorkloads, ShapesAloneGiveTheTraceOfTheRealStep) {
   for (std::size_t j = 0; j < real.trace.events.size(); ++j) {
     EXPECT_EQ(shapes.trace.events[j].gradient_bytes + beside, real.trace.events[j].gradient_bytes)
         << j << " " << real.trace.events[j].name;
+  }
+}
+
+// What the command does where the first step does not fit online.
+TEST(TrainByShapes, FollowsAPlanFromTheFirstStep) {
+  TrainOptions options;
+  options.strategy = parse_strategy("budget=40MiB");
+  options.steps = 3;
+  for (const int64_t parts : {1, 2}) {
+    options.accumulate = parts;
+    options.shapes = std::nullopt;
+    const Training online = train(*make_workload("blocks", small("blocks")), options);
+    options.shapes = step_by_shapes("blocks", small("blocks"), parts);
+    ASSERT_TRUE(options.shapes.has_value());
+    const Training planned = train(*make_workload("blocks", small("blocks")), options);
+    EXPECT_EQ(planned.budget->online_steps, 0) << *planned.budget;
+    EXPECT_EQ(planned.budget->planned_steps, 3 * parts) << *planned.budget;
+    EXPECT_GT(online.budget->online_steps, 0) << *online.budget;
+    EXPECT_EQ(planned.loss, online.loss);
+    EXPECT_LE(planned.total_peak_bytes, int64_t{40} << 20);
   }
 }
 

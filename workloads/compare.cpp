@@ -148,6 +148,22 @@ void run_rounds(Workload& workload, std::vector<Contestant>& contestants,
   }
 }
 
+// In the words of a comparison, which says budgets above the base.
+BudgetInfeasible of_strategy(const Contestant& contestant, const BudgetInfeasible& error,
+                             const Workload& workload, PlainTrace& trace) {
+  const int64_t bytes = *contestant.row.budget_bytes;
+  const int64_t least = workload.device().is_cpu() ? trace.least_bytes() : 0;
+  std::string text = "strategy '" + contestant.strategy.text + "': " + format_bytes(bytes) +
+                     " above the base is too small";
+  if (!error.op().empty()) text += " for " + error.op();
+  return BudgetInfeasible(text,
+                          (least > bytes ? "the least that a plan is found for is " +
+                                               format_bytes(least) + ": give it that"
+                                         : std::string("give it more")) +
+                              ", or leave the strategy out",
+                          bytes, least, error.op());
+}
+
 // Budgets that are too small leave the comparison here, where that was asked for.
 void warm_up_all(Workload& workload, std::vector<Contestant>& contestants,
                  const CompareOptions& options, Progress& progress, Comparison& comparison) {
@@ -158,9 +174,9 @@ void warm_up_all(Workload& workload, std::vector<Contestant>& contestants,
       try {
         warm_up(workload, *each);
         ++each;
-      } catch (const BudgetInfeasible&) {
+      } catch (const BudgetInfeasible& error) {
         if (follow_from_the_first_step(workload, trace, *each)) continue;
-        if (!options.keep_infeasible) throw;
+        if (!options.keep_infeasible) throw of_strategy(*each, error, workload, trace);
         const int64_t bytes = *each->row.budget_bytes;
         const int64_t least = trace.least_bytes();
         comparison.infeasible.push_back({each->strategy.text, bytes, least > bytes ? least : 0});

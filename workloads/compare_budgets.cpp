@@ -41,8 +41,7 @@ bool follow_from_the_first_step(Workload& workload, PlainTrace& trace, Contestan
   if (!workload.device().is_cpu()) return false;
   contestant.follows = true;
   try {
-    contestant.budget->follow(trace.step(),
-                              plan(trace.step().trace, *contestant.row.budget_bytes));
+    contestant.budget->follow(trace.step(), plan(trace.step().trace, *contestant.row.budget_bytes));
   } catch (const BudgetInfeasible&) {
     return false;
   }

@@ -33,14 +33,15 @@ BudgetInfeasible explained(const BudgetInfeasible& error, const TracedStep& step
   few.bound = false;
   const LeastBudget least = least_budget(step.trace, few);
   const std::string text = error.what();
-  return BudgetInfeasible(text.substr(0, text.find('\n')),
-                          "a whole step needs " + format_bytes(least.plan.peak_bytes) +
-                              " above what is live before it (by its shapes, planned; the peak "
-                              "stands at " +
-                              least.pinned_by +
-                              "): give it that, a smaller --batch, or take the batch in parts by "
-                              "--accumulate",
-                          error.limit(), error.least(), error.op());
+  return BudgetInfeasible(
+      text.substr(0, text.find('\n')),
+      "a whole step needs " + format_bytes(least.plan.peak_bytes) +
+          " above what is live before it, which from the second step on has "
+          "the optimizer's state in it (by shapes, planned; the peak stands at " +
+          least.pinned_by +
+          "): give it that, a smaller --batch, or take the batch in parts by "
+          "--accumulate",
+      error.limit(), error.least(), error.op());
 }
 
 }  // namespace reprise::workloads

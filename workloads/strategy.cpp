@@ -196,7 +196,12 @@ const Modifiers& store_modifiers() {
   static const Modifiers kModifiers = {
       "stores",
       {{"compressed", [](Strategy& strategy) { set_form(strategy, StoreKind::Form::compressed); }},
-       {"lossy", [](Strategy& strategy) { set_form(strategy, StoreKind::Form::lossy); }}}};
+       {"lossy", [](Strategy& strategy) {
+          if (std::holds_alternative<UnderBudget>(strategy.kind)) {
+            bad_value(strategy.text, "a budget keeps every bit, so its store rounds nothing");
+          }
+          set_form(strategy, StoreKind::Form::lossy);
+        }}}};
   return kModifiers;
 }
 
@@ -316,7 +321,8 @@ const std::string& strategy_grammar() {
     std::vector<std::string> usages;
     for (const Word& word : words()) usages.push_back(word.usage);
     return "strategies: " + join(usages) + "; those that checkpoint regions take" +
-           region_modifiers().usage() + "; those that offload take" + store_modifiers().usage();
+           region_modifiers().usage() + "; those that offload take" + store_modifiers().usage() +
+           ", hybrid not the last";
   }();
   return kGrammar;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <ostream>
 
 #include <reprise/export.h>
@@ -34,9 +35,11 @@ class REPRISE_API OffloadOptions {
   OffloadOptions& fraction(double part);
   double fraction() const { return fraction_; }
 
-  /// Bytes fetched ahead of the backward pass at most; one value at least. Default: 32 MiB.
+  /// Bytes fetched ahead of the backward pass at most; one value at least. Default: an eighth of
+  /// what was sent in the forward pass, but no more than 32 MiB.
   OffloadOptions& fetch_ahead(int64_t bytes);
-  int64_t fetch_ahead() const { return fetch_ahead_; }
+  /// None: the default.
+  std::optional<int64_t> fetch_ahead() const { return fetch_ahead_; }
 
   /// Default: StoreFailure::error. With recompute, what the replays need is held for longer.
   /// Either way a value that cannot be sent is kept.
@@ -47,7 +50,7 @@ class REPRISE_API OffloadOptions {
   int64_t min_bytes_ = int64_t{64} << 10;
   int64_t keep_last_ = 1;
   double fraction_ = 1;
-  int64_t fetch_ahead_ = int64_t{32} << 20;
+  std::optional<int64_t> fetch_ahead_;
   StoreFailure on_failure_ = StoreFailure::error;
 };
 

@@ -128,10 +128,20 @@ StoreStats CompressedBackend::stats() const {
   return stats;
 }
 
+namespace {
+
+constexpr int kMostThreads = 256;
+
+}  // namespace
+
 std::shared_ptr<StoreBackend> make_compressed_store(const Store& below,
                                                     const CompressedOptions& options) {
   require_positive("bytes_in_flight", options.bytes_in_flight);
   require_positive("the number of threads", options.threads);
+  if (options.threads > kMostThreads) {
+    throw UsageError("the number of threads is " + std::to_string(options.threads),
+                     "give " + std::to_string(kMostThreads) + " at most");
+  }
   if (!(options.min_gain >= 0 && options.min_gain < 1)) {
     throw UsageError("min_gain is " + std::to_string(options.min_gain),
                      "give the share that must be saved, from 0 to below 1");

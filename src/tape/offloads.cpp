@@ -12,6 +12,11 @@
 namespace reprise::detail {
 namespace {
 
+// What is fetched ahead counts in the peak: little of a small step, as much of a large one as a
+// disk needs to keep up.
+constexpr int64_t kMostAhead = int64_t{32} << 20;
+constexpr int64_t kPartAhead = 8;
+
 /// Adds the time of its life.
 class Waiting {
  public:
@@ -152,11 +157,13 @@ void Offloads::note_asked(Slot slot) {
 
 void Offloads::look_ahead() {
   go_on();
+  const int64_t most = destination_.options.fetch_ahead().value_or(
+      std::min(kMostAhead, summary_.moved_bytes / kPartAhead));
   for (; next_ < order_.size(); ++next_) {
     Sent& sent = at(order_[next_]);
     if (sent.asked || !sent.storage || sent.storage->is_fetching()) continue;
     const int64_t ahead = ahead_ + sent.storage->bytes();
-    if (ahead_ > 0 && ahead > destination_.options.fetch_ahead()) break;
+    if (ahead_ > 0 && ahead > most) break;
     fetch_ahead(order_[next_]);
   }
   for (const Slot slot : fetching_) {

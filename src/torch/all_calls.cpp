@@ -4,7 +4,10 @@
 #include <atomic>
 #include <utility>
 
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
+#include <c10/core/TensorOptions.h>
 
 #include "torch/operator_info.h"
 
@@ -18,10 +21,19 @@ struct Context final : at::ObserverContext {
   std::unique_ptr<DuringCall> during;
 };
 
+/// What is composed of others needs what these need; but an accelerator may have a kernel for it.
+bool is_taken_apart(const OperatorInfo& op) {
+  if (!op.composed) return false;
+  static const auto accelerator = at::accelerator::getAccelerator();
+  if (!accelerator) return true;
+  return !op.handle->hasKernelForDispatchKey(c10::computeDispatchKey(
+      /*dtype=*/std::nullopt, /*layout=*/std::nullopt, c10::Device(*accelerator)));
+}
+
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
   const OperatorInfo* op = called_operator(call);
   const AllCalls::Begins begins = the_function;
-  if (op == nullptr || op->composed || begins == nullptr) return nullptr;
+  if (op == nullptr || begins == nullptr || is_taken_apart(*op)) return nullptr;
   std::unique_ptr<DuringCall> during = begins(*op, call.inputs());
   return during ? std::make_unique<Context>(std::move(during)) : nullptr;
 }

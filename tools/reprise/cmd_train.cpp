@@ -261,7 +261,7 @@ Run add_train(CLI::App& verb) {
   options->add("--until-loss", "X",
                "stop at a loss of X or less, default 0.001 for digits without --steps");
   options->add("--log-every", "N", "print the first step, every N-th and the last, default 10000");
-  options->add("--learning-rate", "X", "default 0.01, with AdamW 0.001");
+  options->add("--learning-rate", "X", "default 0.01, with AdamW 0.001, for resnet50 0.003");
   options->add("--accumulate", "N", "take each batch in N parts, one after the other, default 1");
   options->add("--save", "FILE", "write a resume file at the end, or when interrupted");
   options->add("--save-every", "N", "and every N steps");
