@@ -108,8 +108,9 @@ TEST(TrainByShapes, FollowsAPlanFromTheFirstStep) {
     options.shapes = step_by_shapes("blocks", small("blocks"), parts);
     ASSERT_TRUE(options.shapes.has_value());
     const Training planned = train(*make_workload("blocks", small("blocks")), options);
-    EXPECT_EQ(planned.budget->online_steps, 0) << *planned.budget;
-    EXPECT_EQ(planned.budget->planned_steps, 3 * parts) << *planned.budget;
+    // A second part leaves other gradients behind, and is another sequence the first time.
+    EXPECT_EQ(planned.budget->online_steps, parts - 1) << *planned.budget;
+    EXPECT_EQ(planned.budget->planned_steps, 2 * parts + 1) << *planned.budget;
     EXPECT_GT(online.budget->online_steps, 0) << *online.budget;
     EXPECT_EQ(planned.loss, online.loss);
     EXPECT_LE(planned.total_peak_bytes, int64_t{40} << 20);
