@@ -11,7 +11,8 @@
 
 namespace reprise::detail {
 
-/// Thread-safe. Takes no lock but its own, and is called with any other held.
+/// Thread-safe. count_on() and discount() take no lock but the gauge's own: they may be called with
+/// any other held, an allocator's too.
 class Gauge {
  public:
   /// Which measurement; 0 is none.
