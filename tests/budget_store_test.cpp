@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <thread>
+
 #include <reprise/budget.h>
 
 #include "tests/budget_models.h"
@@ -15,8 +17,26 @@ namespace {
 using tests::faulty_store;
 using tests::FaultyStoreRates;
 
-/// A store in memory: as fast as can be, so that plans use it.
-Store fast_store() {
+/// Says nothing of the processor time that it takes, so that it costs the step nothing.
+class QuietBackend : public StoreBackend {
+ public:
+  explicit QuietBackend(Store real) : real_(std::move(real)) {}
+
+  std::unique_ptr<StoredBlock> send(Payload payload) override {
+    return real_.backend()->send(std::move(payload));
+  }
+  StoreStats stats() const override {
+    StoreStats stats = real_.stats();
+    stats.processor_ms = 0;
+    return stats;
+  }
+  int64_t room() const override { return real_.room(); }
+
+ private:
+  const Store real_;
+};
+
+Store memory_store() {
   HostOptions options;
   options.allocate = [](int64_t bytes) {
     return std::shared_ptr<void>(std::aligned_alloc(64, static_cast<std::size_t>(bytes)),
@@ -24,6 +44,9 @@ Store fast_store() {
   };
   return HostStore(int64_t{512} << 20, options);
 }
+
+/// As fast as can be, so that plans use it.
+Store fast_store() { return Store(std::make_shared<QuietBackend>(memory_store())); }
 
 class BudgetWithAStore : public ::testing::Test {
  protected:
@@ -83,6 +106,28 @@ TEST_F(BudgetWithAStore, NeverPredictsMoreTimeThanWithoutOne) {
   StepTrace without = *trace;
   without.store.reset();
   EXPECT_LE(plan(*trace, bytes).microseconds, plan(without, bytes).microseconds);
+}
+
+// What a store's threads work on is lost where the step computes on all cores, and only there.
+TEST_F(BudgetWithAStore, KnowsWhatTransfersTakeFromTheStep) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int threads = at::get_num_threads();
+  const auto work_with = [&](int computing) {
+    at::set_num_threads(computing);
+    auto budget = Budget::activations(share_of(plain_peak, 0.5));
+    budget.into(memory_store());
+    for (int i = 0; i < 3; ++i) {
+      step_of(model, &budget);
+      budget.finish_planning();
+    }
+    const auto trace = budget.trace();
+    at::set_num_threads(threads);
+    return trace.value().store.value().work_us_per_byte;
+  };
+  EXPECT_GT(work_with(cores), 0);
+  if (cores > 1) {
+    EXPECT_EQ(work_with(cores - 1), 0);
+  }
 }
 
 TEST_F(BudgetWithAStore, SurvivesAStoreThatFails) {

@@ -91,6 +91,16 @@ TEST(PlanOffload, SmallStepByHand) {
   EXPECT_EQ(evaluate(fast, sent.steps).live_bytes,
             (std::vector<int64_t>{100, 100, 110, 70, 110, 120}));
 
+  // What the step works on them is no part of the transfers.
+  StepTrace working = fast;
+  working.store->work_us_per_byte = 0.0078125;
+  const Plan worked = plan(working, 120);
+  expect_true(working, worked, 120);
+  EXPECT_EQ(worked.steps, expected);
+  EXPECT_EQ(worked.microseconds, 67 + 2 * 100 * 0.0078125);
+  working.store->work_us_per_byte = 0.015625;  // 3.125 and 2 of waiting, against 5
+  EXPECT_EQ(plan(working, 120).decisions[0], Decision::recompute);
+
   // To run the operator again takes 5.
   EXPECT_EQ(plan(small_trace(100, 10), 120).decisions[0], Decision::recompute);
   // Unless it cannot be: then the loss waits until the value is written, at 105.
@@ -149,6 +159,8 @@ TEST(PlanOffload, BrokenStoresAreUsageErrors) {
   expect_broken("bytes per microsecond of inf", {INFINITY, 1, 0, 0});
   expect_broken("latency in microseconds of nan", {1, 1, NAN, 0});
   expect_broken("least bytes of -3", {1, 1, 0, -3});
+  expect_broken("work in microseconds per byte of -1", {1, 1, 0, 0, -1});
+  expect_broken("work in microseconds per byte of nan", {1, 1, 0, 0, NAN});
 }
 
 TEST(PlanOffload, WrongTransfersAreRefused) {
@@ -308,13 +320,14 @@ TEST(PlanOffload, TheLargestBatchHasTheStore) {
     return step;
   };
   TracedBatch one = at(1), two = at(2);
-  two.trace.store = {60, 200, 7, 5};
+  two.trace.store = {60, 200, 7, 5, 0.25};
   const TracedBatch eight = scale_batch(one, two, 8);
   ASSERT_TRUE(eight.trace.store);
   EXPECT_EQ(eight.trace.store->send_bytes_per_us, 60);
   EXPECT_EQ(eight.trace.store->fetch_bytes_per_us, 100);
   EXPECT_EQ(eight.trace.store->latency_us, 7);
   EXPECT_EQ(eight.trace.store->least_bytes, 5);
+  EXPECT_EQ(eight.trace.store->work_us_per_byte, 0.25);
   const LargestBatch with = largest_batch(one, two, 1000);
   EXPECT_EQ(with.plan.decisions[0], Decision::offload);
   check_plan(with.step.trace, with.plan);
@@ -335,6 +348,13 @@ TEST(PlanOffload, TheEndsOfTheScale) {
     trace.store = {1e30, 1e30, 0, 0};
     const Plan fast = plan(trace, budget, options);
     EXPECT_LT(extra_percent(fast), 1e-6) << name;
+    // Though it costs nothing, no more is sent than must be.
+    int64_t sent = 0;
+    for (const PlanStep& step : fast.steps) {
+      if (step.kind == Kind::send) sent += trace.values[static_cast<std::size_t>(step.index)].bytes;
+    }
+    const auto missing = static_cast<double>(fast.plain_peak_bytes - budget);
+    EXPECT_LT(static_cast<double>(sent), 1.15 * missing) << name;
     trace.store->latency_us = 2;
     const Plan late = plan(trace, budget, options);
     const auto transfers = static_cast<double>(count(late, Kind::send) + count(late, Kind::fetch));
@@ -404,25 +424,28 @@ TEST(PlanOffload, NoWorseThanADoubleBuffer) {
   }
 }
 
-// Measured steps, with a store that takes so many forward passes for all of the values. The plans
-// stay close to the bound; where a store could be no use, it costs nothing.
+// Measured steps, with a store that takes so many forward passes for all of the values, and so many
+// of work. The plans stay close to the bound; where a store could be no use, it costs nothing.
 TEST(PlanOffload, MeasuredSteps) {
   struct Case {
     const char* name;
-    double part, passes, most_extra;
+    double part, passes, work, most_extra;
   };
-  for (const Case& c : std::vector<Case>{{"gpt6", 0.5, 1, 0.0},
-                                         {"gpt6", 0.5, 4, 1.2},
-                                         {"gpt6", 0.3, 2, 0.8},
-                                         {"gpt6", 0.3, 4, 7.2},
-                                         {"gpt6", 0.25, 4, 10.5},
-                                         {"unet", 0.5, 4, 2.9}}) {
+  for (const Case& c : std::vector<Case>{{"gpt6", 0.5, 1, 0, 0.0},
+                                         {"gpt6", 0.5, 4, 0, 1.2},
+                                         {"gpt6", 0.3, 2, 0, 0.8},
+                                         {"gpt6", 0.3, 4, 0, 7.2},
+                                         {"gpt6", 0.25, 4, 0, 10.5},
+                                         {"gpt6", 0.5, 1, 0.2, 4.5},
+                                         {"gpt6", 0.3, 2, 0.1, 4.5},
+                                         {"unet", 0.5, 4, 0.1, 4.5},
+                                         {"unet", 0.5, 4, 0, 2.9}}) {
     StepTrace trace = measured_trace(c.name);
     double bytes = 0, forward = 0;
     for (const TracedValue& value : trace.values) bytes += static_cast<double>(value.bytes);
     for (const TracedOperator& op : trace.operators) forward += op.microseconds;
     const double rate = bytes / forward / c.passes;
-    trace.store = {rate, rate, 50, 0};
+    trace.store = {rate, rate, 50, 0, c.work * forward / bytes};
     const int64_t budget = part_of(plan(trace, kAmple).peak_bytes, c.part);
     const Plan made = plan(trace, budget);
     check_plan(trace, made);
@@ -443,11 +466,12 @@ TEST(PlanOffload, StoresAsFiles) {
   using Json = nlohmann::json;
   Json json = Json::parse(to_json(trace));
   EXPECT_EQ(json["store"], (Json{{"send_bytes_per_us", 100.0}, {"fetch_bytes_per_us", 50.0}}));
-  trace.store = {3, 4, 5, 6};
+  trace.store = {3, 4, 5, 6, 7};
   const StepTrace again = trace_from_json(to_json(trace));
   ASSERT_TRUE(again.store);
   EXPECT_EQ(again.store->latency_us, 5);
   EXPECT_EQ(again.store->least_bytes, 6);
+  EXPECT_EQ(again.store->work_us_per_byte, 7);
   EXPECT_FALSE(Json::parse(to_json(without_store(trace))).contains("store"));
   EXPECT_FALSE(trace_from_json(to_json(without_store(trace))).store);
   json["store"].erase("fetch_bytes_per_us");

@@ -39,7 +39,7 @@ TracedStore random_store(std::mt19937& random) {
   };
   const double speed = std::ldexp(1.0, draw(-3, 5));
   return {speed * draw(2, 5), speed * draw(2, 5), draw(0, 1) * 0.5 * draw(0, 9),
-          draw(0, 3) == 0 ? draw(1, 40) : 0};
+          draw(0, 3) == 0 ? draw(1, 40) : 0, draw(0, 1) * draw(1, 8) / 64.0};
 }
 
 StepTrace random_trace(std::mt19937& random, const TraceKind& kind) {
@@ -131,6 +131,7 @@ void Heap::send(const StepTrace& trace, int32_t v) {
   require(copies_.count(v) == 0, "sent twice");
   const TracedStore& store = *trace.store;
   const auto bytes = static_cast<double>(trace.values[v].bytes);
+  time += bytes * store.work_us_per_byte;
   queue_ = std::max(time, queue_) + (store.latency_us + bytes / store.send_bytes_per_us);
   copies_[v] = {read(v).contents, queue_, false};
 }
@@ -140,6 +141,7 @@ void Heap::fetch(const StepTrace& trace, int32_t v) {
   require(values_.count(v) == 0, "fetched beside itself");
   const TracedStore& store = *trace.store;
   const auto bytes = static_cast<double>(trace.values[v].bytes);
+  time += bytes * store.work_us_per_byte;
   queue_ = std::max(time, queue_) + (store.latency_us + bytes / store.fetch_bytes_per_us);
   values_.emplace(v, Value{Block(*this, trace.values[v].bytes), copies_.at(v).contents});
   arrives_[v] = queue_;

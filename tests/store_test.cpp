@@ -246,6 +246,7 @@ TEST_P(EveryStore, CountsWhatItDoes) {
   EXPECT_GT(stats.send_bandwidth(), 0);
   EXPECT_GT(stats.fetch_bandwidth(), 0);
   EXPECT_GT(stats.send_wait_ms + stats.fetch_wait_ms, 0);
+  EXPECT_GT(stats.processor_ms, 0);
   EXPECT_FALSE(stats.path.empty());
   EXPECT_FALSE(store.lossy());
 }

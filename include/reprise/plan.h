@@ -76,12 +76,17 @@ struct BackwardEvent {
 
 /// Where values can be sent, and fetched from again: a disk, or the host's memory beside an
 /// accelerator. What was measured of it. One queue, first in first out, serves both directions; a
-/// transfer takes latency_us + bytes / rate of it, and runs beside the step.
+/// transfer takes latency_us + bytes / rate of it, and runs beside the step. What the step is
+/// slower for while it runs (hashes, copies, the system's work for it) is work_us_per_byte.
 struct TracedStore {
   double send_bytes_per_us = 0;   ///< above 0
   double fetch_bytes_per_us = 0;  ///< above 0
   double latency_us = 0;          ///< of each transfer
   int64_t least_bytes = 0;        ///< no plan sends a smaller value. Default: none is too small.
+
+  /// By how much each byte that is sent, and each that is fetched, makes the step itself longer.
+  /// Default: not at all, as where a core is free for it.
+  double work_us_per_byte = 0;
 };
 
 /// A step as it ran once with everything kept. Operators and events are in the order in which they

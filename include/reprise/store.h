@@ -65,6 +65,7 @@ struct REPRISE_API StoreStats {
   double fetch_wait_ms = 0;  ///< callers waited in Fetch::wait()
   double send_ms = 0;        ///< at least one send was under way
   double fetch_ms = 0;       ///< at least one fetch was under way
+  double processor_ms = 0;   ///< processor time of the store's threads, in the system too
 
   double send_bandwidth() const;  ///< bytes per second while sends were under way; 0 before any
   double fetch_bandwidth() const;

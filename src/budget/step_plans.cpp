@@ -23,6 +23,7 @@ constexpr int kLookClosely = 4;   // steps, so that steps that take turns are al
 constexpr int64_t kMuchLess = 8;  // a part of the gradients
 constexpr double kTimeTolerance = 0.10;
 constexpr double kMoreRoom = 1.02;  // worth another plan
+constexpr double kLeastLeft = 0.5;  // of a step's time, without what transfers are said to take
 
 /// As a part of the plain step, by the measurement that the plan was made from.
 double bound_ratio(const Plan& plan) {
@@ -37,6 +38,25 @@ std::optional<Plan> judged_by(const StepTrace& trace, const Plan& plan) {
   } catch (const UsageError&) {
     return std::nullopt;
   }
+}
+
+/// Takes out of a step's times what the transfers of its plan took from it: plans add their own.
+void take_out_transfers(StepTrace& trace, const Plan& followed,
+                        const std::optional<TracedStore>& store) {
+  if (!store || followed.decisions.size() != trace.values.size()) return;
+  int64_t moved = 0;
+  for (const PlanStep& step : followed.steps) {
+    const bool moves = step.kind == PlanStep::Kind::send || step.kind == PlanStep::Kind::fetch;
+    if (moves) moved += trace.values[static_cast<std::size_t>(step.index)].bytes;
+  }
+  double time = 0;
+  for (const TracedOperator& op : trace.operators) time += op.microseconds;
+  for (const BackwardEvent& event : trace.events) time += event.microseconds;
+  if (moved == 0 || time <= 0) return;
+  const double work = static_cast<double>(moved) * store->work_us_per_byte;
+  const double left = std::max(kLeastLeft, 1 - work / time);
+  for (TracedOperator& op : trace.operators) op.microseconds *= left;
+  for (BackwardEvent& event : trace.events) event.microseconds *= left;
 }
 
 /// Planning goes on beside the training; where both want a core, training goes first.
@@ -220,6 +240,9 @@ void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Fou
   }
   std::optional<MappedTrace> mapped = trace_of(record);
   if (!mapped) return;
+  if (store_ && record.followed && followed.plan) {
+    take_out_transfers(mapped->trace, *followed.plan, store_->known());
+  }
   const StepTrace measured = mapped->trace;
   const auto sequence = sequence_of(std::move(*mapped));
   // The first measurement is of a cold step, and goes as soon as there is another one.

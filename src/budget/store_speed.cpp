@@ -5,8 +5,11 @@
 #include <cmath>
 #include <cstddef>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
+
+#include <ATen/Parallel.h>
 
 #include "base/median.h"
 
@@ -37,11 +40,26 @@ double latency_of(const Store& store) {
   return median(std::move(times));
 }
 
-/// The new rate, if enough has been moved and it is another one.
-void correct_by(double& rate, int64_t bytes, double milliseconds) {
+/// The new figure, if it is another one.
+void correct_by(double& figure, double now) {
+  if (std::abs(now - figure) > kDrift * figure) figure = now;
+}
+
+void correct_rate(double& rate, int64_t bytes, double milliseconds) {
   if (bytes < kEnough || milliseconds <= 0) return;
-  const double now = static_cast<double>(bytes) / (milliseconds * 1000);
-  if (std::abs(now - rate) > kDrift * rate) rate = now;
+  correct_by(rate, static_cast<double>(bytes) / (milliseconds * 1000));
+}
+
+int64_t moved(const StoreStats& stats) { return stats.bytes_sent + stats.bytes_fetched; }
+
+/// What the store's threads take of the processor is lost to the step where that computes on all
+/// cores: an operator waits for the slowest of its threads.
+double work_per_byte(const StoreStats& before, const StoreStats& now) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (at::get_num_threads() < cores) return 0;
+  const int64_t bytes = moved(now) - moved(before);
+  if (bytes <= 0) return 0;
+  return (now.processor_ms - before.processor_ms) * 1000 / static_cast<double>(bytes);
 }
 
 }  // namespace
@@ -50,12 +68,14 @@ std::optional<TracedStore> StoreSpeed::measured() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (std::exchange(tried_, true)) return speed_;
   try {
+    const StoreStats before = store_.stats();
     const Bandwidth bandwidth = measure_bandwidth(store_);
     TracedStore speed;
     speed.send_bytes_per_us = bandwidth.send / 1e6;
     speed.fetch_bytes_per_us = bandwidth.fetch / 1e6;
     speed.latency_us = latency_of(store_);
     speed.least_bytes = kLeastBytes;
+    speed.work_us_per_byte = work_per_byte(before, store_.stats());
     if (speed.send_bytes_per_us > 0 && speed.fetch_bytes_per_us > 0) speed_ = speed;
   } catch (const StoreError&) {
   }
@@ -74,8 +94,9 @@ void StoreSpeed::correct() {
   const int64_t sent = now.bytes_sent - seen_.bytes_sent;
   const int64_t fetched = now.bytes_fetched - seen_.bytes_fetched;
   if (sent < kEnough && fetched < kEnough) return;
-  correct_by(speed_->send_bytes_per_us, sent, now.send_ms - seen_.send_ms);
-  correct_by(speed_->fetch_bytes_per_us, fetched, now.fetch_ms - seen_.fetch_ms);
+  correct_rate(speed_->send_bytes_per_us, sent, now.send_ms - seen_.send_ms);
+  correct_rate(speed_->fetch_bytes_per_us, fetched, now.fetch_ms - seen_.fetch_ms);
+  correct_by(speed_->work_us_per_byte, work_per_byte(seen_, now));
   seen_ = now;
 }
 

@@ -10,7 +10,8 @@
 
 namespace reprise::detail {
 
-/// How fast a store is: measured once, and corrected by what steps have moved. Thread-safe.
+/// How fast a store is, and what its threads take from the step: measured once, and corrected by
+/// what steps have moved. Thread-safe.
 class StoreSpeed {
  public:
   explicit StoreSpeed(Store store) : store_(std::move(store)) {}

@@ -47,6 +47,9 @@ class Channel {
   virtual std::string place() const = 0;
 
   virtual std::string advice() const { return {}; }
+
+  /// Of threads of its own. Asked on any thread.
+  virtual double processor_ms() const { return 0; }
 };
 
 }  // namespace reprise::detail

@@ -125,6 +125,7 @@ StoreStats CompressedBackend::stats() const {
   stats.bytes_stored = below.bytes_stored;
   stats.send_ms = core_->sending.ms();
   stats.fetch_ms = core_->fetching.ms();
+  stats.processor_ms = pool_.processor_ms() + below.processor_ms;
   return stats;
 }
 

@@ -198,6 +198,7 @@ StoreStats BlockEngine::stats() const {
   stats.bytes_stored = core_->end - core_->extents.free_bytes();
   stats.send_ms = core_->sending.ms();
   stats.fetch_ms = core_->fetching.ms();
+  stats.processor_ms += core_->channel->processor_ms();
   return stats;
 }
 

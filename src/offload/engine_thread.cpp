@@ -213,6 +213,7 @@ void EngineThread::finish(Job& job) {
   {
     const std::lock_guard lock(core_->mutex);
     StoreStats& stats = core_->stats;
+    stats.processor_ms = processor_ms_of_this_thread();
     if (job.fetch) {
       core_->fetching.end();
       if (job.fault) {

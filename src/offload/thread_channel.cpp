@@ -30,6 +30,8 @@ class ThreadChannel : public DiskChannel {
     });
   }
 
+  double processor_ms() const override { return pool_.processor_ms(); }
+
   Transfer* reap() override {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !done_.empty(); });

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "offload/stopwatch.h"
+
 namespace reprise::detail {
 
 WorkerPool::WorkerPool(int threads) {
@@ -35,9 +37,17 @@ void WorkerPool::run(std::function<void()> work) {
   queue_->changed.notify_one();
 }
 
+double WorkerPool::processor_ms() const {
+  const std::lock_guard lock(queue_->mutex);
+  return queue_->processor_ms;
+}
+
 void WorkerPool::serve(Queue& queue) {
+  double counted = 0;
   while (true) {
     std::unique_lock lock(queue.mutex);
+    const double now = processor_ms_of_this_thread();
+    queue.processor_ms += now - std::exchange(counted, now);
     queue.changed.wait(lock, [&] { return queue.stop || !queue.work.empty(); });
     if (queue.work.empty()) return;
     const std::function<void()> work = std::move(queue.work.front());

@@ -23,6 +23,9 @@ class WorkerPool {
   /// REQUIRES: it throws nothing.
   void run(std::function<void()> work);
 
+  /// Processor time of what has been done.
+  double processor_ms() const;
+
  private:
   /// What threads share; also with one that outlives the pool, since it destroyed it itself.
   struct Queue {
@@ -30,6 +33,7 @@ class WorkerPool {
     std::condition_variable changed;
     std::deque<std::function<void()>> work;
     bool stop = false;
+    double processor_ms = 0;
   };
   const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
   std::vector<std::thread> threads_;

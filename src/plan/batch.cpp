@@ -102,7 +102,8 @@ BackwardEvent between(Lines& lines, const BackwardEvent& a, const BackwardEvent&
 TracedStore slower(const TracedStore& a, const TracedStore& b) {
   return {std::min(a.send_bytes_per_us, b.send_bytes_per_us),
           std::min(a.fetch_bytes_per_us, b.fetch_bytes_per_us),
-          std::max(a.latency_us, b.latency_us), std::max(a.least_bytes, b.least_bytes)};
+          std::max(a.latency_us, b.latency_us), std::max(a.least_bytes, b.least_bytes),
+          std::max(a.work_us_per_byte, b.work_us_per_byte)};
 }
 
 }  // namespace

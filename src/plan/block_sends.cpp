@@ -66,7 +66,10 @@ void add_sends(const Problem& problem, BlockChain& chain) {
         before = choice.sent;
         BlockOption option = chain.chain.blocks[k].options[c];
         for (std::size_t i = 0; i < block.candidates.size(); ++i) {
-          if ((choice.sent >> i & 1U) != 0) option.kept -= problem.bytes[block.candidates[i]];
+          if ((choice.sent >> i & 1U) == 0) continue;
+          const Index v = block.candidates[i];
+          option.kept -= problem.bytes[v];
+          option.time += problem.time[problem.sender[v]] + problem.time[problem.fetcher[v]];
         }
         block.choices.push_back(choice);
         chain.chain.blocks[k].options.push_back(option);

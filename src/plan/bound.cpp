@@ -23,8 +23,9 @@
 // begins: if it takes longer than the plain step needs to get there, the step waits for the rest.
 // The wait counts with a weight between 0 and 1, and any weight gives a bound: sending has a price,
 // and the time up to the event is a credit. (To encode, which lies before the event as well, counts
-// with what the wait leaves of the weight.) What is fetched behind the event, and that both
-// directions share a queue, is left out.
+// with what the wait leaves of the weight, and so does the work of sending; that of fetching, which
+// lies behind the event, counts in full.) The wait for what is fetched behind the event, and that
+// both directions share a queue, is left out.
 
 namespace reprise::planner {
 namespace {
@@ -97,6 +98,7 @@ class EventBound {
   double cut(double time_weight, double byte_price, Line& line, std::vector<Index>& live);
   double price_of(Index v, double time_weight, double byte_price, Form& form) const;
   double codec_time(Index v) const;
+  double transfer_time(Index v) const;
 
   const Problem& problem_;
   const Index event_;
@@ -137,9 +139,14 @@ void EventBound::begin(const std::vector<Branch>& branches) {
 }
 
 double EventBound::codec_time(Index v) const {
-  const double encode = problem_.time[problem_.encoder[v]];
-  return (send_weight_ > 0 ? (1 - send_weight_) * encode : encode) +
+  return (1 - send_weight_) * problem_.time[problem_.encoder[v]] +
          problem_.time[problem_.decoder[v]];
+}
+
+double EventBound::transfer_time(Index v) const {
+  return send_weight_ * problem_.send_us[v] +
+         (1 - send_weight_) * problem_.time[problem_.sender[v]] +
+         problem_.time[problem_.fetcher[v]];
 }
 
 // What it costs to hold a value in the cheapest of its forms.
@@ -154,7 +161,7 @@ double EventBound::price_of(Index v, double time_weight, double byte_price, Form
     price = std::min(price, encoded);
   }
   if (problem_.has_store && !problem_.held[v]) {
-    const double sent = send_weight_ * problem_.send_us[v] * time_weight;
+    const double sent = transfer_time(v) * time_weight;
     if (sent < price) form = Form::sent;
     price = std::min(price, sent);
   }
@@ -206,7 +213,7 @@ double EventBound::cut(double time_weight, double byte_price, Line& line,
       line.time += codec_time(h.value);
       line.above += static_cast<double>(problem_.bytes[problem_.makes[encoder].front()]);
     } else if (form == Form::sent) {
-      line.time += send_weight_ * problem_.send_us[h.value];
+      line.time += transfer_time(h.value);
     } else if (gone_[h.value]) {
       line.time = line.above = kInfinite;
     } else {
@@ -293,12 +300,19 @@ double even_weight(const Problem& problem) {
   return sending > 0 ? again / sending : 1;
 }
 
+// Without work, what nobody waits for costs nothing: then a weight of 0 says nothing.
+bool has_work(const Problem& problem) {
+  return std::any_of(problem.sender.begin(), problem.sender.end(),
+                     [&](Index op) { return problem.time[op] > 0; });
+}
+
 // A coarse look at all events, then finer around the best.
 void look_for_bound(const Problem& problem, int64_t budget, double enough,
                     const std::stop_token& stop, double& best) {
   Index best_event = kNone;
   double best_weight = 0;
   const double even = even_weight(problem);
+  const bool work = has_work(problem);
   const auto look = [&](Index event, double weight) {
     const double extra = EventBound(problem, event, budget, weight, stop).relax({}).time;
     if (extra <= best) return false;
@@ -309,10 +323,8 @@ void look_for_bound(const Problem& problem, int64_t budget, double enough,
   };
   const auto look_at = [&](Index event) {
     if (event < 0 || event >= problem.events) return;
-    if (!problem.has_store) {
-      look(event, 0);
-      return;
-    }
+    if (!problem.has_store || work) look(event, 0);
+    if (!problem.has_store) return;
     for (double weight : kSendWeights) look(event, std::min(1.0, weight * even));
   };
   Index stride = std::max<Index>(1, problem.events / 24);

@@ -167,6 +167,7 @@ Json json_of(const TracedStore& store) {
                {"fetch_bytes_per_us", store.fetch_bytes_per_us}};
   add(json, "latency_us", store.latency_us, 0.0);
   add(json, "least_bytes", store.least_bytes, int64_t{0});
+  add(json, "work_us_per_byte", store.work_us_per_byte, 0.0);
   return json;
 }
 
@@ -221,6 +222,7 @@ TracedStore store_from(const Reader& reader, const Json& json) {
   store.fetch_bytes_per_us = reader.get<double>(json, "fetch_bytes_per_us");
   store.latency_us = reader.get<double>(json, "latency_us", 0.0);
   store.least_bytes = reader.get<int64_t>(json, "least_bytes", int64_t{0});
+  store.work_us_per_byte = reader.get<double>(json, "work_us_per_byte", 0.0);
   return store;
 }
 

@@ -87,6 +87,7 @@ void add_times(const StepTrace& trace, Text& text) {
   text.add(trace.store->fetch_bytes_per_us);
   text.add(trace.store->latency_us);
   text.add(trace.store->least_bytes);
+  text.add(trace.store->work_us_per_byte);
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ void Planner::improve(int64_t budget, std::span<const Candidate> known,
     leave_if_stopped(options_.stop);
     Labelled found = search.anneal(labels, budget);
     if (found.outcome.peak > budget) return;
-    found = search.climb(found, budget);
+    found = search.climb(found.labels, budget);
     take_better(best, alone().judged(found.labels, budget), budget);
   };
   const std::optional<Candidate> before = best;
@@ -144,12 +144,18 @@ void Planner::improve(int64_t budget, std::span<const Candidate> known,
   }
 }
 
-// Whether any value could be sent and fetched within the time of the best.
+// Whether any value could be sent and fetched within the time of the best, and for less work than
+// the best has beyond the plain step.
 bool Planner::may_gain(const std::optional<Candidate>& best) const {
   if (best && best->outcome.time <= plain_.outcome.time) return false;
   for (Index v = 0; v < stored_->values; ++v) {
+    if (!stored_->movable[v]) continue;
+    if (!best) return true;
     const double transfers = stored_->send_us[v] + stored_->fetch_us[v];
-    if (stored_->movable[v] && (!best || transfers < best->outcome.time)) return true;
+    const double work = stored_->time[stored_->sender[v]] + stored_->time[stored_->fetcher[v]];
+    if (transfers < best->outcome.time && plain_.outcome.time + work < best->outcome.time) {
+      return true;
+    }
   }
   return false;
 }
@@ -173,7 +179,7 @@ void Planner::offload(int64_t budget, std::span<const Candidate> known,
       if (best && best->outcome.time <= plain_.outcome.time) return;
       Labelled found = search.anneal(labels, budget);
       if (found.outcome.peak > budget) return;
-      found = search.climb(found, budget);
+      found = search.climb(found.labels, budget);
       take(stored().judged(found.labels, budget));
     };
     const std::optional<Candidate> before = best;
@@ -184,6 +190,9 @@ void Planner::offload(int64_t budget, std::span<const Candidate> known,
     for (int again = 0; best && again < kAgain; ++again) {
       search_from(search.labels_of(best->steps));
     }
+    // What takes no longer than the plain step may still send more than it need.
+    if (!best || !sends(*best)) return;
+    take(stored().judged(search.climb(search.labels_of(best->steps), budget).labels, budget));
   } catch (const Stopped&) {
     // The best so far.
   }

@@ -82,9 +82,9 @@ void add_codecs(const StepTrace& trace, Problem& problem) {
   }
 }
 
-Index add_transfer(Problem& problem, Role role, Index v, std::initializer_list<Index> reads,
-                   std::initializer_list<Index> makes) {
-  problem.time.push_back(0);  // transfers run beside the step
+Index add_transfer(Problem& problem, Role role, Index v, double work,
+                   std::initializer_list<Index> reads, std::initializer_list<Index> makes) {
+  problem.time.push_back(work);  // of the step; the transfer runs beside it
   problem.scratch.push_back(0);
   problem.rank.push_back(2 * problem.producer[v] + 1);
   problem.role.push_back(role);
@@ -100,9 +100,10 @@ void add_store(const StepTrace& trace, Problem& problem) {
   for (Index v = 0; v < problem.values; ++v) {
     const auto bytes = static_cast<double>(problem.bytes[v]);
     const Index copy = problem.all_values();
-    problem.sender.push_back(add_transfer(problem, Role::send, v, {v}, {copy}));
-    problem.settler.push_back(add_transfer(problem, Role::settle, v, {v}, {}));
-    problem.fetcher.push_back(add_transfer(problem, Role::fetch, v, {copy}, {v}));
+    const double work = bytes * store.work_us_per_byte;
+    problem.sender.push_back(add_transfer(problem, Role::send, v, work, {v}, {copy}));
+    problem.settler.push_back(add_transfer(problem, Role::settle, v, 0, {v}, {}));
+    problem.fetcher.push_back(add_transfer(problem, Role::fetch, v, work, {copy}, {v}));
     problem.send_us.push_back(store.latency_us + bytes / store.send_bytes_per_us);
     problem.fetch_us.push_back(store.latency_us + bytes / store.fetch_bytes_per_us);
     problem.held.push_back(0);

@@ -31,7 +31,9 @@ double Scheduler::build(const Labels& labels, Steps& steps) {
     }
     if (!problem_.has_store) continue;
     for (Index v : problem_.send_after[i]) {
-      if (labels[v] == Label::offload) steps.push_back({problem_.sender[v], kAll});
+      if (labels[v] != Label::offload) continue;
+      steps.push_back({problem_.sender[v], kAll});
+      extra += problem_.time[problem_.sender[v]];
     }
   }
   std::fill(present_.begin(), present_.end(), 1);

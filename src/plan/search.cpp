@@ -311,16 +311,21 @@ Labelled Search::lower(const Labels& start) {
       [&](const Outcome& a, const Outcome& b) { return a.peak < b.peak; });
 }
 
-Labelled Search::climb(const Labelled& from, int64_t budget) {
-  Labelled best = from;
-  judge(best.labels, budget);
+Labelled Search::climb(const Labels& from, int64_t budget) {
+  Labelled best{from, judge(from, budget)};
+  std::size_t steps = steps_.size();
   int left = affordable(steps_.size()) / 2;
   const auto is_over = [&] { return left <= 0 || stop_.stop_requested(); };
   const auto accept = [&](const Labels& labels) {
     --left;
     const Outcome outcome = judge(labels, budget);
-    if (outcome.peak > budget || outcome.time >= best.outcome.time) return false;
+    if (outcome.peak > budget) return false;
+    // Transfers that nobody waits for may take no time: then fewer are better.
+    const bool fewer = problem_.has_store && outcome.time == best.outcome.time &&
+                       steps_.size() < steps;
+    if (outcome.time >= best.outcome.time && !fewer) return false;
     best = {labels, outcome};
+    steps = steps_.size();
     return true;
   };
   const auto keep_one = [&] {

@@ -40,9 +40,8 @@ class Search {
   Labelled anneal(const Labels& start, int64_t budget);
 
   /// Keeps one more, or sends it; keeps one and drops another; as long as that is faster within the
-  /// budget.
-  /// REQUIRES: `from` keeps the budget.
-  Labelled climb(const Labelled& from, int64_t budget);
+  /// budget, or with a store as fast in fewer steps.
+  Labelled climb(const Labels& from, int64_t budget);
 
   /// The lowest peak found, at any price.
   Labelled lower(const Labels& start);

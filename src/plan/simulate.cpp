@@ -24,19 +24,18 @@ double Simulator::time_with_waits(std::span<const Step> steps, std::vector<doubl
   auto ends = moved_.begin();
   for (Index p = 0; p < static_cast<Index>(steps.size()); ++p) {
     const Step& step = steps[p];
-    const bool waits = step.is_event() || problem_.role[step.op] <= Role::decode;
-    if (waits) {
+    const Role role = step.is_event() ? Role::run : problem_.role[step.op];
+    if (role <= Role::decode) {
       const std::span<const Index> read =
           step.is_event() ? problem_.needs[step.event()] : problem_.reads[step.op];
       for (Index v : read) time = std::max(time, read_[v]);
     }
     if (begins != nullptr) (*begins)[p] = time;
-    if (waits) {
-      time += step.is_event() ? problem_.event_time[step.event()] : problem_.time[step.op];
-    } else if (problem_.role[step.op] == Role::send) {
+    time += step.is_event() ? problem_.event_time[step.event()] : problem_.time[step.op];
+    if (role == Role::send) {
       const Index v = problem_.reads[step.op].front();
       queue = written_[v] = std::max(time, queue) + problem_.send_us[v];
-    } else if (problem_.role[step.op] == Role::fetch) {
+    } else if (role == Role::fetch) {
       const Index v = problem_.makes[step.op].front();
       queue = read_[v] = std::max(time, queue) + problem_.fetch_us[v];
     }

@@ -115,6 +115,7 @@ class Checker {
       if (rate == 0) fail("the store has a rate of 0");
     }
     check_amount(store.latency_us, "the store", "latency in microseconds");
+    check_amount(store.work_us_per_byte, "the store", "work in microseconds per byte");
     check_bytes(store.least_bytes, "the store", "least bytes");
   }
 
