@@ -321,8 +321,8 @@ Labelled Search::climb(const Labels& from, int64_t budget) {
     const Outcome outcome = judge(labels, budget);
     if (outcome.peak > budget) return false;
     // Transfers that nobody waits for may take no time: then fewer are better.
-    const bool fewer = problem_.has_store && outcome.time == best.outcome.time &&
-                       steps_.size() < steps;
+    const bool fewer =
+        problem_.has_store && outcome.time == best.outcome.time && steps_.size() < steps;
     if (outcome.time >= best.outcome.time && !fewer) return false;
     best = {labels, outcome};
     steps = steps_.size();
