@@ -75,6 +75,42 @@ TEST(OffloadProcess, OneThatIsKilledInMidStepLeavesNoFile) {
   }
 }
 
+// The other process keeps what it would send, and what has been sent before is an error there.
+TEST(OffloadProcess, AForkedOneIsNeverWrongAndDoesNotHang) {
+  const tests::TempFolder folder;
+  at::set_num_threads(1);  // of other threads OpenMP would not know either
+  const DiskStore store(folder.path(""));
+  const Policy policy =
+      Policy::offload(store, OffloadOptions().min_bytes(0).keep_last(0)).audit(false);
+  const Tensor x = leaf({32, 16}, 1), w = leaf({16, 16}, 2);
+  const auto forward = [&] {
+    Tensor y = x;
+    for (int i = 0; i < 4; ++i) y = at::gelu(y.matmul(w)).sin();
+    return y.mean();
+  };
+  const auto offloaded = [&] {
+    const Scope scope(policy);
+    return forward();
+  };
+  const auto plain = loss_and_gradients({x, w}, forward);
+  const Tensor loss = offloaded();
+  while (store.stats().bytes_sent < store.stats().bytes_held) ::usleep(1000);
+  EXPECT_GT(store.stats().blocks_sent, 0);
+  const int status = tests::status_of_fork([&] {
+    bool failed = false;
+    try {
+      loss.backward();
+    } catch (const StoreError&) {
+      failed = true;
+    }
+    return failed && bool(same_bits(loss_and_gradients({x, w}, offloaded), plain));
+  });
+  EXPECT_EQ(status, 0);
+  for (const Tensor& leaf : {x, w}) leaf.mutable_grad() = Tensor();
+  loss.backward();
+  EXPECT_TRUE(same_bits({loss.detach(), x.grad(), w.grad()}, plain));
+}
+
 TEST(OffloadProcess, TwoThatTrainInOneFolderDoNotSeeEachOther) {
   const tests::TempFolder folder;
   ChildProcess one(kFolder, folder.path("")), two(kFolder, folder.path(""));

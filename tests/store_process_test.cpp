@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -82,6 +83,42 @@ TEST(StoreProcess, SeveralShareAFolder) {
   for (ChildProcess* child : {&one, &two}) {
     child->kill();
     EXPECT_FALSE(child->says("wrong"));
+  }
+}
+
+// A store's threads stay behind: errors, where one would wait for ever.
+TEST(StoreProcess, WhatWasMadeBeforeAForkGivesErrors) {
+  const tests::TempFolder folder;
+  const auto fails = [](const auto& work) {
+    try {
+      work();
+    } catch (const StoreError& error) {
+      return std::string(error.what()).find("forked") != std::string::npos;
+    }
+    return false;
+  };
+  for (const bool compressed : {false, true}) {
+    std::optional<Store> store = DiskStore(folder.path(""));
+    if (compressed) store = CompressedStore(*store);
+    std::optional<Block> block = store->send(payload_of(7, kBytes));
+    block->wait();
+    const Target target(kBytes);
+    const int status = tests::status_of_fork([&] {
+      const bool errors = store->room() == 0 &&
+                          fails([&] { store->send(payload_of(8, kBytes)); }) &&
+                          fails([&] { block->fetch(target.memory()); });
+      block->wait();  // it had arrived
+      block.reset();
+      store.reset();
+      Store own = DiskStore(folder.path(""));
+      Block again = own.send(payload_of(9, kBytes));
+      again.wait();
+      again.fetch(target.memory()).wait();
+      return errors && target.holds(9);
+    });
+    EXPECT_EQ(status, 0) << compressed;
+    block->fetch(target.memory()).wait();
+    EXPECT_TRUE(target.holds(7)) << "the first process has lost nothing";
   }
 }
 

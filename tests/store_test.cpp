@@ -251,6 +251,13 @@ TEST_P(EveryStore, CountsWhatItDoes) {
   EXPECT_FALSE(store.lossy());
 }
 
+TEST_P(EveryStore, IntoNoMemoryIsAUsageError) {
+  const Block block = make().send(payload_of(1, 10));
+  EXPECT_THROW(block.fetch(nullptr), UsageError);
+  const Block none = make().send({nullptr, 0, 1});
+  none.fetch(nullptr).wait();
+}
+
 TEST_P(EveryStore, MeasuresItsBandwidth) {
   const Bandwidth bandwidth = measure_bandwidth(make(), 16 * kMiB);
   EXPECT_GT(bandwidth.send, 0);
@@ -314,6 +321,16 @@ TEST(StoreLimits, BytesInFlightAreBounded) {
     fetch(blocks[i], target).wait();
     EXPECT_TRUE(target.holds(i));
   }
+}
+
+TEST(StoreHandles, EmptyOnesAreUsageErrors) {
+  EXPECT_THROW(Store(nullptr), UsageError);
+  EXPECT_THROW(Block().done(), UsageError);
+  EXPECT_THROW(Block().wait(), UsageError);
+  EXPECT_THROW(Block().payload(), UsageError);
+  EXPECT_THROW(Block().fetch(nullptr), UsageError);
+  EXPECT_THROW(Fetch().done(), UsageError);
+  EXPECT_THROW(Fetch().wait(), UsageError);
 }
 
 TEST(StoreLimits, OptionsThatMeanNothingAreRejected) {

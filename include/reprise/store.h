@@ -105,24 +105,44 @@ class REPRISE_API StoreBackend {
 
 // --- handles -------------------------------------------------------------------------------------
 
-/// A fetch under way; move-only. Dropped before it is done, it is cancelled or finishes unseen.
+namespace detail {
+
+/// The process that made a handle. A store's threads do not come along into a forked one.
+class REPRISE_API OwnProcess {
+ public:
+  OwnProcess();
+  bool is_this() const;
+  void require(const char* doing) const;  ///< throws StoreError in another one
+
+ private:
+  int id_;
+};
+
+}  // namespace detail
+
+/// A fetch under way; move-only. Dropped before it is done, it is cancelled or finishes unseen. An
+/// empty one's functions throw UsageError.
 class REPRISE_API Fetch {
  public:
   Fetch() = default;
   explicit Fetch(std::unique_ptr<StoredFetch> stored) : stored_(std::move(stored)) {}
 
   explicit operator bool() const { return stored_ != nullptr; }
-  bool done() const { return stored_->done(); }
+  bool done() const { return stored().done(); }
 
   /// Until the target holds the bytes. Throws StoreError; the target holds no promise then.
-  void wait() { stored_->wait(); }
+  void wait();
 
  private:
+  StoredFetch& stored() const;
+
   std::unique_ptr<StoredFetch> stored_;
+  detail::OwnProcess process_;
 };
 
 /// A block of bytes in a store; move-only. Dropping it frees the block's place, also while a
-/// transfer is under way: what has not begun is cancelled, the rest finishes first.
+/// transfer is under way: what has not begun is cancelled, the rest finishes first. An empty one's
+/// functions throw UsageError.
 class REPRISE_API Block {
  public:
   Block() = default;
@@ -133,32 +153,36 @@ class REPRISE_API Block {
   int64_t bytes() const { return bytes_; }
 
   /// Whether the bytes have arrived, or failed to.
-  bool done() const { return stored_->done(); }
+  bool done() const { return stored().done(); }
 
   /// Until the bytes have arrived. Throws StoreError if they did not; then the block keeps the
   /// payload in memory, and can be fetched all the same: nothing is lost, but nothing is saved.
-  void wait() { stored_->wait(); }
+  void wait();
 
   /// The memory that was sent, as long as the store holds it: before the bytes have arrived, and
   /// after a failure. Cheaper than a fetch. Else null; from a lossy store always null.
-  std::shared_ptr<const void> payload() const { return stored_->payload(); }
+  std::shared_ptr<const void> payload() const { return stored().payload(); }
 
   /// Begins to bring the bytes back; also before they have arrived, and as often as one likes.
+  /// Throws UsageError for a null target, unless the block is empty.
   /// REQUIRES: target has room for bytes(), and nobody else touches it until the fetch is done.
-  Fetch fetch(std::shared_ptr<void> target) const {
-    return Fetch(stored_->fetch(std::move(target)));
-  }
+  Fetch fetch(std::shared_ptr<void> target) const;
 
  private:
+  StoredBlock& stored() const;
+
   std::unique_ptr<StoredBlock> stored_;
   int64_t bytes_ = 0;
+  detail::OwnProcess process_;
 };
 
 /// A store. Copies are handles of the same one, which lives until the last of them and of its
-/// blocks is gone. Thread-safe. A process that forks must not use in the child what it made before.
+/// blocks is gone. Thread-safe. In a process that is forked off, a store that was made before has no
+/// room, and what would have to move is a StoreError.
 class REPRISE_API Store {
  public:
-  explicit Store(std::shared_ptr<StoreBackend> backend) : backend_(std::move(backend)) {}
+  /// Throws UsageError without a backend.
+  explicit Store(std::shared_ptr<StoreBackend> backend);
 
   /// Begins to send. Waits first while too many bytes are in flight; a payload larger than that
   /// limit travels alone. A store without room gives a block whose wait() throws. Throws UsageError
@@ -169,7 +193,7 @@ class REPRISE_API Store {
 
   /// Bytes that may still be sent before a limit of the store is reached, as known now: others may
   /// send as well, and a disk may fill up.
-  int64_t room() const { return backend_->room(); }
+  int64_t room() const { return process_.is_this() ? backend_->room() : 0; }
 
   /// Whether blocks may come back rounded.
   bool lossy() const { return backend_->lossy(); }
@@ -178,6 +202,7 @@ class REPRISE_API Store {
 
  private:
   std::shared_ptr<StoreBackend> backend_;
+  detail::OwnProcess process_;
 };
 
 // --- the stores ----------------------------------------------------------------------------------

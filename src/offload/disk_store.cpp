@@ -40,6 +40,9 @@ std::shared_ptr<StoreBackend> make_disk_store(const std::string& folder,
                                               const DiskOptions& options) {
   // The system takes it for the root.
   if (folder.empty()) throw UsageError("a DiskStore's folder has no name", "name one on a disk");
+  if (folder.find('\0') != std::string::npos) {
+    throw UsageError("a DiskStore's folder has a byte of 0 in its name", "name one on a disk");
+  }
   detail::require_positive("bytes_in_flight", options.bytes_in_flight);
   detail::require_positive("bytes_held", options.bytes_held);
   if (options.keep_free < 0) throw UsageError("keep_free is negative", "give 0 or more bytes");
