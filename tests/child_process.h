@@ -27,8 +27,8 @@ inline void say(const std::string& words) {
   if (::write(STDOUT_FILENO, words.data(), words.size()) < 0) ::_exit(1);
 }
 
-/// What a copy of this process says that is forked off: true by ending with 0. Ends by a signal if it
-/// takes longer than 20 s.
+/// What a copy of this process says that is forked off: true by ending with 0. Ends by a signal if
+/// it takes longer than 20 s.
 template <class Work>
 int status_of_fork(const Work& work) {
   const pid_t child = ::fork();

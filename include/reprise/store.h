@@ -177,8 +177,8 @@ class REPRISE_API Block {
 };
 
 /// A store. Copies are handles of the same one, which lives until the last of them and of its
-/// blocks is gone. Thread-safe. In a process that is forked off, a store that was made before has no
-/// room, and what would have to move is a StoreError.
+/// blocks is gone. Thread-safe. In a process that is forked off, a store that was made before has
+/// no room, and what would have to move is a StoreError.
 class REPRISE_API Store {
  public:
   /// Throws UsageError without a backend.
