@@ -192,7 +192,8 @@ void Planner::offload(int64_t budget, std::span<const Candidate> known,
     }
     // What takes no longer than the plain step may still send more than it need.
     if (!best || !sends(*best)) return;
-    take(stored().judged(search.climb(search.labels_of(best->steps), budget).labels, budget));
+    const Labels labels = search.labels_of(best->steps);
+    take(stored().judged(search.climb(labels, budget, Ties::fewer_steps).labels, budget));
   } catch (const Stopped&) {
     // The best so far.
   }

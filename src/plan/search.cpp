@@ -311,7 +311,7 @@ Labelled Search::lower(const Labels& start) {
       [&](const Outcome& a, const Outcome& b) { return a.peak < b.peak; });
 }
 
-Labelled Search::climb(const Labels& from, int64_t budget) {
+Labelled Search::climb(const Labels& from, int64_t budget, Ties ties) {
   Labelled best{from, judge(from, budget)};
   std::size_t steps = steps_.size();
   int left = affordable(steps_.size()) / 2;
@@ -320,10 +320,9 @@ Labelled Search::climb(const Labels& from, int64_t budget) {
     --left;
     const Outcome outcome = judge(labels, budget);
     if (outcome.peak > budget) return false;
-    // Transfers that nobody waits for may take no time: then fewer are better.
-    const bool fewer =
-        problem_.has_store && outcome.time == best.outcome.time && steps_.size() < steps;
-    if (outcome.time >= best.outcome.time && !fewer) return false;
+    const bool as_fast =
+        ties == Ties::fewer_steps && outcome.time == best.outcome.time && steps_.size() < steps;
+    if (outcome.time >= best.outcome.time && !as_fast) return false;
     best = {labels, outcome};
     steps = steps_.size();
     return true;

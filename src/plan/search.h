@@ -18,6 +18,10 @@ struct Labelled {
   Outcome outcome;
 };
 
+/// What to make of a schedule that is as fast as the best: transfers that no one waits for may take
+/// no time, and still are better left.
+enum class Ties : uint8_t { leave, fewer_steps };
+
 class Search {
  public:
   /// Of the options: the seed; the evaluations for one call of anneal(), and half as many for
@@ -40,8 +44,8 @@ class Search {
   Labelled anneal(const Labels& start, int64_t budget);
 
   /// Keeps one more, or sends it; keeps one and drops another; as long as that is faster within the
-  /// budget, or with a store as fast in fewer steps.
-  Labelled climb(const Labels& from, int64_t budget);
+  /// budget, or as `ties` says.
+  Labelled climb(const Labels& from, int64_t budget, Ties ties = Ties::leave);
 
   /// The lowest peak found, at any price.
   Labelled lower(const Labels& start);
