@@ -76,8 +76,8 @@ struct BackwardEvent {
 
 /// Where values can be sent, and fetched from again: a disk, or the host's memory beside an
 /// accelerator. What was measured of it. One queue, first in first out, serves both directions; a
-/// transfer takes latency_us + bytes / rate of it, and runs beside the step. What the step is
-/// slower for while it runs (hashes, copies, the system's work for it) is work_us_per_byte.
+/// transfer takes latency_us + bytes / rate of it, and runs beside the step. What the step loses to
+/// it all the same (hashes, copies and the system's work want a processor) is work_us_per_byte.
 struct TracedStore {
   double send_bytes_per_us = 0;   ///< above 0
   double fetch_bytes_per_us = 0;  ///< above 0
