@@ -481,6 +481,29 @@ TEST(PlannedMasks, AreEncoded) {
   EXPECT_GT(std::count(decisions.begin(), decisions.end(), Decision::encode), 0);
 }
 
+// A plan lets go of a mask where its own pass is done with it, but a second pass, over another part
+// of the graph, may have to make again what was multiplied by it.
+TEST(PlannedMasks, AreMadeAgainForAnotherPass) {
+  const Tensor w = leaf({64, 64}), x = leaf({2048, 64}, 2);
+  const auto net = [&](Tensor y) {
+    for (int i = 0; i < 4; ++i) y = at::dropout(at::gelu(y.matmul(w)), 0.2, true);
+    return y;
+  };
+  expect_same_as_plain(
+      [&](const auto& forward) {
+        Tensor second;
+        const Tensor first = forward([&] {
+          const Tensor y = net(x);
+          second = net(y.detach()).square();
+          return y.square().mean();
+        });
+        first.backward();
+        second.mean().backward();
+        return take_gradients({w, x});
+      },
+      0.8, 2);
+}
+
 // ---- Traces of steps.
 
 TEST(TraceStep, SaysToTheByteWhatAPlainStepTakes) {

@@ -20,6 +20,12 @@
 
 namespace reprise::detail {
 
+/// Whether it need not be made again. A schedule lets go of smaller forms before its pass is over,
+/// and another pass may want them.
+bool Tape::stays(const Value& value) const {
+  return value.held || value.stored || (value.encoded && !schedule_);
+}
+
 void Tape::release(ValueId id) {
   Value& value = values_[id];
   value.held = c10::Storage();
@@ -43,7 +49,7 @@ void Tape::count_readers() {
     Node& node = nodes_[id];
     node.needed = false;
     for_each_product(node, id, values_, [&](ValueId product) {
-      node.needed |= values_[product].readers > 0 && !values_[product].is_kept();
+      node.needed |= values_[product].readers > 0 && !stays(values_[product]);
     });
     if (node.needed) {
       for_each_input(node, [&](ValueId input) { ++values_[input].readers; });
@@ -75,7 +81,7 @@ void Tape::count_waiting(int64_t pass) {
     Node& node = nodes_[id];
     bool runs = false;
     for_each_product(node, id, values_, [&](ValueId product) {
-      runs |= values_[product].waiting > 0 && !values_[product].is_kept();
+      runs |= values_[product].waiting > 0 && !stays(values_[product]);
     });
     if (node.needed && runs) {
       for_each_input(node, [&](ValueId input) { ++values_[input].waiting; });
@@ -105,7 +111,7 @@ void Tape::drop_reader(ValueId first) {
     Node& node = nodes_[value.producer];
     bool needed = false;
     for_each_product(node, value.producer, values_, [&](ValueId product) {
-      needed |= values_[product].readers > 0 && !values_[product].is_kept();
+      needed |= values_[product].readers > 0 && !stays(values_[product]);
     });
     if (needed) continue;
     for_each_input(node, [&](ValueId input) { dropped.push_back(input); });
@@ -125,7 +131,7 @@ void Tape::drop_waiting(ValueId first) {
     if (!node.needed || node.ran_in == pass_) continue;  // it has given up its inputs already
     bool waited_for = false;
     for_each_product(node, value.producer, values_, [&](ValueId product) {
-      waited_for |= values_[product].waiting > 0 && !values_[product].is_kept();
+      waited_for |= values_[product].waiting > 0 && !stays(values_[product]);
     });
     if (waited_for) continue;
     node.ran_in = pass_;  // it need not run any more

@@ -168,6 +168,7 @@ c10::Storage Tape::replay(ValueId target, int64_t pass) {
 }
 
 void Tape::run_again(const Node& node, NodeId id, Locals& locals, int64_t pass) {
+  TORCH_INTERNAL_ASSERT(node.needed, "reprise: to replay ", describe(node), ", long forgotten");
   c10::SmallVector<c10::Storage, 1> written;
   for (const Write& write : node.writes) written.push_back(place_to_write(write, locals));
 

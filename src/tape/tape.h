@@ -165,6 +165,7 @@ class Tape final : public DispatchMode, public std::enable_shared_from_this<Tape
   void drop_reader(ValueId value);
   void drop_waiting(ValueId value);
   void forget(Node& node);
+  bool stays(const Value& value) const;
   void release(ValueId value);
   void release_ticket(std::size_t ticket);
   void count_dropped();
