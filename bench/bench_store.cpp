@@ -150,9 +150,8 @@ class Filled {
   /// Of the transfers since it was filled.
   double processor_ms_per_mib() const {
     const StoreStats now = store_.stats();
-    const auto moved = [](const StoreStats& s) { return s.bytes_sent + s.bytes_fetched; };
     return (now.processor_ms - filled_.processor_ms) * kMiB /
-           static_cast<double>(moved(now) - moved(filled_));
+           static_cast<double>(now.bytes_moved() - filled_.bytes_moved());
   }
 
  private:

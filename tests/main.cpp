@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <gmock/gmock.h>
 #include <torch/torch.h>
+
+#include <gmock/gmock.h>
 
 namespace {
 

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include <reprise/error.h>
-#include <reprise/store.h>
 
 #include "workloads/measured_step.h"
 
@@ -21,13 +20,7 @@ Store disk_store(const Strategy& strategy, const std::optional<std::string>& fol
     throw UsageError("strategy '" + strategy.text + "': there is no folder to offload to",
                      "name one on a disk with --store DIR");
   }
-  if (folder->empty()) throw UsageError("--store: the folder has no name", "name one on a disk");
-  try {
-    return DiskStore(*folder);
-  } catch (const StoreError& error) {
-    throw UsageError("--store: nothing can be stored in '" + *folder + "': " + error.found(),
-                     "name a folder on a disk that one can write to");
-  }
+  return store_in(*folder);
 }
 
 Store host_store(Workload& workload) {
@@ -50,6 +43,16 @@ Store formed(const Store& store, StoreKind::Form form) {
 }
 
 }  // namespace
+
+Store store_in(const std::string& folder) {
+  if (folder.empty()) throw UsageError("--store: the folder has no name", "name one on a disk");
+  try {
+    return DiskStore(folder);
+  } catch (const StoreError& error) {
+    throw UsageError("--store: nothing can be stored in '" + folder + "': " + error.found(),
+                     "name a folder on a disk that one can write to");
+  }
+}
 
 void check_store_folder(const std::vector<Strategy>& strategies,
                         const std::optional<std::string>& folder) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <reprise/store.h>
+
 #include "workloads/workload.h"
 
 // The stores of a run: what its strategies offload to.
@@ -15,6 +17,9 @@ namespace reprise::workloads {
 /// is given, for a folder in which no store can be made, and for one that no strategy goes to.
 void check_store_folder(const std::vector<Strategy>& strategies,
                         const std::optional<std::string>& folder);
+
+/// A store on a disk, for `--store DIR`. Throws UsageError where none can be made.
+Store store_in(const std::string& folder);
 
 /// Makes the store that a strategy offloads to, unless it has one; nothing for those that offload
 /// nothing. One on the host has room for all that a plain step takes above its base, which is

@@ -327,8 +327,10 @@ const std::string& strategy_grammar() {
   return kGrammar;
 }
 
-Strategy plan_strategy(int64_t above_base) {
-  return {"plan", UnderBudget{BudgetSize{.above_base = above_base}}};
+Strategy plan_strategy(int64_t above_base, bool sends) {
+  Strategy strategy{"plan", UnderBudget{BudgetSize{.above_base = above_base}}};
+  if (sends) strategy.store_kind.emplace();
+  return strategy;
 }
 
 Strategy parse_strategy(const std::string& text) {

@@ -103,9 +103,9 @@ struct Strategy {
   bool is_plain() const { return std::holds_alternative<Plain>(kind); }
 };
 
-/// Follows a plan for so many bytes above base. Its text is "plan", which is no word of the
-/// grammar.
-Strategy plan_strategy(int64_t above_base);
+/// Follows a plan for so many bytes above base, and offloads to a disk if it `sends`. Its text is
+/// "plan", which is no word of the grammar.
+Strategy plan_strategy(int64_t above_base, bool sends);
 
 /// The whole grammar in one line, for hints and help.
 const std::string& strategy_grammar();

@@ -71,7 +71,7 @@ class Run {
   Run(Workload& workload, const TrainOptions& options)
       : workload_(workload),
         options_(options),
-        strategy_(options.plan ? plan_strategy(options.plan->plan.budget_bytes) : options.strategy),
+        strategy_(options.strategy),
         optimizer_(workload.make_optimizer()),
         monitor_(workload.device()) {
     if (workload.autocast() == c10::kHalf) scaler_.emplace();
@@ -205,21 +205,19 @@ void follow_shapes(Budget& budget, const TrainOptions& options, torch::Device de
   const int64_t left =
       size->above_base > 0 ? size->above_base : (size->bytes - Meter(device).live()) / 64 * 63;
   if (left <= 0) return;
+  TracedStep step = *options.shapes;
   try {
-    budget.follow(*options.shapes, plan(options.shapes->trace, left));
+    if (options.strategy.store) step.trace.store = trace_store(*options.strategy.store);
+    budget.follow(step, plan(step.trace, left));
   } catch (const BudgetInfeasible&) {  // so the first step goes online, and says so itself
+  } catch (const StoreError&) {        // and keeps what it cannot send
   }
 }
 
 std::optional<Budget> budget_for(Workload& workload, const TrainOptions& options) {
-  if (!options.plan) {
-    std::optional<Budget> budget = make_budget(options.strategy, workload.device());
-    if (budget && options.shapes) follow_shapes(*budget, options, workload.device());
-    return budget;
-  }
-  std::optional<Budget> budget =
-      make_budget(plan_strategy(options.plan->plan.budget_bytes), workload.device());
-  budget->follow(options.plan->plan);
+  std::optional<Budget> budget = make_budget(options.strategy, workload.device());
+  if (budget && options.shapes) follow_shapes(*budget, options, workload.device());
+  if (options.plan) budget->follow(options.plan->plan);
   return budget;
 }
 
@@ -241,7 +239,7 @@ Training describe(Workload& workload, const TrainOptions& options) {
   require_sense(workload, options);
   Training training;
   training.workload = workload.name();
-  training.strategy = options.plan ? "plan" : options.strategy.text;
+  training.strategy = options.strategy.text;
   training.device = workload.device().str();
   training.libtorch = loaded_libtorch().text();
   training.threads = torch::get_num_threads();

@@ -18,16 +18,16 @@
 namespace reprise::workloads {
 
 struct TrainOptions {
-  Strategy strategy = parse_strategy("plain");  ///< not looked at where there is a plan
+  Strategy strategy = parse_strategy("plain");  ///< where there is a plan: plan_strategy()
   std::optional<PlanFile> plan;                 ///< follow it, in its bytes
   /// The step by its shapes, each batch in its parts: a budget plans for it before the first step,
   /// which follows the plan. Default: the first step goes online, which needs more.
   std::optional<TracedStep> shapes = std::nullopt;
-  std::optional<int64_t> steps;       ///< stop after so many, those before a resumed run included
-  std::optional<double> until_loss;   ///< stop at a loss of this or less
-  int64_t log_every = 10000;          ///< log the first step, every so many, and the last
-  int64_t accumulate = 1;             ///< take each batch in so many parts
-  std::optional<std::string> store;   ///< the folder of a strategy that offloads to a disk
+  std::optional<int64_t> steps;      ///< stop after so many, those before a resumed run included
+  std::optional<double> until_loss;  ///< stop at a loss of this or less
+  int64_t log_every = 10000;         ///< log the first step, every so many, and the last
+  int64_t accumulate = 1;            ///< take each batch in so many parts
+  std::optional<std::string> store;  ///< the folder of a strategy, or plan, that offloads to a disk
   std::optional<std::string> resume;  ///< go on from this resume file
   std::optional<std::string> save;    ///< write a resume file at the end
   int64_t save_every = 0;             ///< and every so many steps. Default: only at the end

@@ -125,18 +125,20 @@ class REPRISE_API Budget {
   void plan_with(const PlanOptions& options);
 
   /// A plan made before, such as one read from a file. A step whose trace has its key follows it,
-  /// if it fits; see followed(). Which steps these are, the first one shows: it goes online.
+  /// if it fits; see followed(). Which steps these are, the first one shows: it goes online. One
+  /// that sends needs a store, see into().
   void follow(Plan plan);
 
   /// The same for a step that was traced in this process, also by its shapes under a MetaScope: it
   /// is known from its first operator on, so that the first step follows the plan, too. Throws
-  /// UsageError for a plan of another step.
+  /// UsageError for a plan of another step, and for one that sends where there is no store yet.
   void follow(const TracedStep& step, Plan plan);
 
   /// From now on, plans may send values to `store` instead of dropping them, where that takes less
-  /// time: its speed is measured before the next plan is made (which sends and fetches 128 MiB),
-  /// and again from the steps that use it. What it does not bring back is replayed. Throws
-  /// UsageError for a store that rounds, and on an accelerator: there, see Policy::offload().
+  /// time: its speed is measured before the next plan is made, or one that sends is judged (which
+  /// sends and fetches 128 MiB), and again from the steps that use it. What it does not bring back
+  /// is replayed. Throws UsageError for a store that rounds, and on an accelerator: there, see
+  /// Policy::offload().
   void into(const Store& store);
 
   /// Waits until the plans are made that have been begun in the background.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -168,6 +169,11 @@ struct Plan {
   /// How far above the bound the plan may be, as a part of a plain step; 0 is proved best.
   double looseness() const {
     return plain_microseconds > 0 ? (microseconds - bound_microseconds) / plain_microseconds : 0;
+  }
+
+  /// Whether it needs a store to be followed.
+  bool sends() const {
+    return std::find(decisions.begin(), decisions.end(), Decision::offload) != decisions.end();
   }
 
   bool operator==(const Plan&) const = default;

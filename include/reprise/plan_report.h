@@ -66,6 +66,7 @@ struct PlanReport {
   double milliseconds = 0;
   double bound_ms = 0;  ///< no schedule that fits takes less
   uint64_t seed = 0;
+  std::optional<TracedStore> store;  ///< that values can be sent to
 
   PlannedValues kept, encoded, recomputed, offloaded;
   std::vector<ReplayedOperator> replayed;  ///< the ones that take longest first

@@ -67,6 +67,7 @@ struct REPRISE_API StoreStats {
   double fetch_ms = 0;       ///< at least one fetch was under way
   double processor_ms = 0;   ///< processor time of the store's threads, in the system too
 
+  int64_t bytes_moved() const { return bytes_sent + bytes_fetched; }
   double send_bandwidth() const;  ///< bytes per second while sends were under way; 0 before any
   double fetch_bandwidth() const;
 };

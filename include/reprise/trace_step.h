@@ -7,6 +7,7 @@
 
 #include <reprise/export.h>
 #include <reprise/plan.h>
+#include <reprise/store.h>
 
 #include <ATen/core/Tensor.h>
 
@@ -42,5 +43,10 @@ struct TracedStep {
 /// steps differ.
 REPRISE_API TracedStep trace_step(const std::function<at::Tensor()>& forward,
                                   const TraceOptions& options = {});
+
+/// Measures what a planner needs to know of a store, for StepTrace::store: sends 128 MiB and
+/// fetches them back. What transfers take from the step is for steps that compute on as many
+/// threads as are set now (at::set_num_threads()). Throws StoreError.
+REPRISE_API TracedStore trace_store(const Store& store);
 
 }  // namespace reprise

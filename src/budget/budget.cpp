@@ -300,7 +300,9 @@ void Budget::follow(const TracedStep& step, Plan plan) {
     throw UsageError("Budget::follow(): the plan is not of this step",
                      "give it what trace_step() returned, and a plan of its trace");
   }
-  alive(state_).plans->follow(*step.operators, std::move(plan));
+  detail::MappedTrace mapped = *step.operators;
+  mapped.trace.store = step.trace.store;
+  alive(state_).plans->follow(std::move(mapped), std::move(plan));
 }
 
 void Budget::into(const Store& store) {

@@ -93,10 +93,15 @@ void StepPlans::offer(Plan plan) {
   offered_.push_back(std::move(plan));
 }
 
-void StepPlans::follow(const MappedTrace& step, Plan plan) {
+void StepPlans::follow(MappedTrace step, Plan plan) {
   check_plan(step.trace, plan);
   const std::lock_guard<std::mutex> lock(mutex_);
-  adopt(*sequence_of(step), std::move(plan));
+  if (plan.sends() && !store_) {
+    throw UsageError("Budget::follow(): the plan sends values to a store, and there is none",
+                     "give the budget one first, with Budget::into()");
+  }
+  const bool knew_store = step.trace.store.has_value();
+  adopt(*sequence_of(std::move(step)), std::move(plan), knew_store);
 }
 
 void StepPlans::into(const Store& store) {
@@ -240,9 +245,11 @@ void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Fou
   }
   std::optional<MappedTrace> mapped = trace_of(record);
   if (!mapped) return;
-  if (store_ && record.followed && followed.plan) {
-    take_out_transfers(mapped->trace, *followed.plan, store_->known());
-  }
+  // Plans that send cannot be judged before the store has been measured.
+  const std::optional<TracedStore> store = speed_of_store(
+      (followed.plan && followed.plan->sends()) ||
+      std::any_of(offered_.begin(), offered_.end(), [](const Plan& plan) { return plan.sends(); }));
+  if (record.followed && followed.plan) take_out_transfers(mapped->trace, *followed.plan, store);
   const StepTrace measured = mapped->trace;
   const auto sequence = sequence_of(std::move(*mapped));
   // The first measurement is of a cold step, and goes as soon as there is another one.
@@ -252,11 +259,16 @@ void StepPlans::ended(const StepRecord& record, const EndedStep& step, const Fou
     steps.erase(steps.begin());
   }
   steps.push_back(measured);
-  consider(sequence, record, step);
+  consider(sequence, record, step, store);
+}
+
+std::optional<TracedStore> StepPlans::speed_of_store(bool needed) {
+  if (!store_) return std::nullopt;
+  return needed ? store_->measured() : store_->known();
 }
 
 void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRecord& record,
-                         const EndedStep& step) {
+                         const EndedStep& step, const std::optional<TracedStore>& store) {
   // Smaller forms are tried in steps without a plan only.
   StepTrace trace = median_of(sequence->measured);
   for (std::size_t v = 0; v < trace.values.size(); ++v) {
@@ -264,7 +276,7 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
     if (trace.values[v].encoded) known = trace.values[v].encoded;
     trace.values[v].encoded = known;
   }
-  if (store_) trace.store = store_->known();
+  trace.store = store;
   sequence->mapped.trace = trace;
   trace_ = trace;
   if (sequence->planning || stopped_) return;
@@ -272,7 +284,9 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
     for (const Plan& plan : offered_) {
       if (plan.key != sequence->key) continue;
       std::optional<Plan> judged = judged_by(trace, plan);
-      if (judged && judged->peak_bytes <= step.available) return adopt(*sequence, plan);
+      if (judged && judged->peak_bytes <= step.available) {
+        return adopt(*sequence, plan, plan.sends());
+      }
     }
     if (step.available > sequence->infeasible_at) begin_planning(sequence, step.available);
     return;
@@ -299,8 +313,9 @@ void StepPlans::consider(const std::shared_ptr<Sequence>& sequence, const StepRe
   if (!too_much) sequence->found.plan = std::make_shared<const Plan>(std::move(*judged));
 }
 
-void StepPlans::adopt(Sequence& sequence, Plan plan) {
+void StepPlans::adopt(Sequence& sequence, Plan plan, bool knew_store) {
   sequence.found.schedule = schedule_of(plan, sequence.mapped);
+  sequence.found.knew_store = knew_store;
   sequence.found.made = std::make_shared<const Plan>(std::move(plan));
   sequence.found.plan = sequence.found.made;
   sequence.steps_since_plan = 0;
@@ -359,8 +374,7 @@ void StepPlans::work(const std::stop_token& stop) {
     if (made) {
       ++counts_.plans;
       counts_.replans += job.sequence->found.plan != nullptr;
-      adopt(*job.sequence, *made);
-      job.sequence->found.knew_store = job.trace.store.has_value();
+      adopt(*job.sequence, *made, job.trace.store.has_value());
     }
     if (quick && !stop.stop_requested() && (!made || made->looseness() > 0)) {
       job.quick = false;

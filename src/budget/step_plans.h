@@ -48,8 +48,9 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   void stop();
   void plan_with(const PlanOptions& options);
   void offer(Plan plan);
-  /// A plan for a step that nobody has measured here yet. Throws UsageError if it does not hold.
-  void follow(const MappedTrace& step, Plan plan);
+  /// A plan for a step that nobody has measured here yet. Throws UsageError if it does not hold,
+  /// and if it sends before there is a store.
+  void follow(MappedTrace step, Plan plan);
   /// Plans may send to it from now on.
   void into(const Store& store);
   void finish();
@@ -105,9 +106,10 @@ class StepPlans : public std::enable_shared_from_this<StepPlans> {
   // With the lock:
   void count(const EndedStep& step, const Found& followed);
   std::shared_ptr<Sequence> sequence_of(MappedTrace mapped);
-  void adopt(Sequence& sequence, Plan plan);
+  std::optional<TracedStore> speed_of_store(bool needed);
+  void adopt(Sequence& sequence, Plan plan, bool knew_store);
   void consider(const std::shared_ptr<Sequence>& sequence, const StepRecord& record,
-                const EndedStep& step);
+                const EndedStep& step, const std::optional<TracedStore>& store);
   void begin_planning(const std::shared_ptr<Sequence>& sequence, int64_t available);
   Found best(uint64_t hash, int64_t available) const;
   void forget_oldest();

@@ -16,13 +16,15 @@ class StoreSpeed {
  public:
   explicit StoreSpeed(Store store) : store_(std::move(store)) {}
 
-  /// Measures if it must. None for a store that cannot be measured: it fails.
+  /// Measures it first, if nobody has. None for a store that cannot be measured: it fails.
   std::optional<TracedStore> measured();
 
   /// As it stands, with what has been moved since; none before measured().
   std::optional<TracedStore> known();
 
  private:
+  // With the lock:
+  void measure();
   void correct();
 
   const Store store_;

@@ -34,6 +34,14 @@ Json json_of(const LeastBudgetReport& least) {
           {"live_bytes", least.live_bytes}};
 }
 
+Json json_of(const std::optional<TracedStore>& store) {
+  if (!store) return nullptr;
+  return {{"send_bytes_per_second", store->send_bytes_per_us * 1e6},
+          {"fetch_bytes_per_second", store->fetch_bytes_per_us * 1e6},
+          {"latency_ms", store->latency_us / 1e3},
+          {"work_ms_per_MiB", store->work_us_per_byte / 1e3 * 1024 * 1024}};
+}
+
 template <class Item>
 Json array_of(const std::vector<Item>& items) {
   Json array = Json::array();
@@ -90,6 +98,7 @@ std::string to_json(const PlanReport& report) {
       {"encoded", json_of(report.encoded)},
       {"recomputed", json_of(report.recomputed)},
       {"offloaded", json_of(report.offloaded)},
+      {"store", json_of(report.store)},
       {"replayed", array_of(report.replayed)},
       {"frontier", array_of(report.frontier)},
       {"least", json_of(report.least)},

@@ -67,6 +67,7 @@ PlanReport describe_plan(const StepTrace& trace, const Plan& plan) {
   report.milliseconds = to_ms(plan.microseconds);
   report.bound_ms = to_ms(plan.bound_microseconds);
   report.seed = plan.seed;
+  report.store = trace.store;
   add_values(report, trace, plan);
   report.replayed = replays_of(trace, plan);
   return report;

@@ -57,6 +57,14 @@ std::string prediction(const PlanReport& report, const TextStyle& style) {
          " of the best plan, by the bound\n\n";
 }
 
+std::string transfers(const TracedStore& store) {
+  constexpr double kMiB = 1024 * 1024;
+  return "the store: " + fixed_number(store.send_bytes_per_us * 1e6 / kMiB, 0) + " MiB/s out and " +
+         fixed_number(store.fetch_bytes_per_us * 1e6 / kMiB, 0) +
+         " MiB/s back, beside the step; from it each MiB takes " +
+         fixed_number(store.work_us_per_byte / 1e3 * kMiB, 2) + " ms\n";
+}
+
 std::string fates(const PlanReport& report, const TextStyle& style) {
   TextTable table({{"saved values", detail::Align::left}, {"number"}, {"bytes"}, {"stay as"}});
   const auto add = [&](const char* name, const PlannedValues& values) {
@@ -66,8 +74,8 @@ std::string fates(const PlanReport& report, const TextStyle& style) {
   add("kept", report.kept);
   add("encoded", report.encoded);
   add("recomputed", report.recomputed);
-  if (report.offloaded.count > 0) add("offloaded", report.offloaded);
-  return table.str(style) + "\n";
+  if (report.store) add("offloaded", report.offloaded);
+  return table.str(style) + (report.store ? transfers(*report.store) : "") + "\n";
 }
 
 std::string replays(const PlanReport& report, const TextStyle& style) {

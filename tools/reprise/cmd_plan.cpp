@@ -7,6 +7,7 @@
 #include <reprise/error.h>
 #include <reprise/meta_scope.h>
 #include <reprise/plan_report.h>
+#include <reprise/store.h>
 
 #include "commands.h"
 #include "options.h"
@@ -16,6 +17,7 @@
 #include "workloads/libtorch.h"
 #include "workloads/plan_file.h"
 #include "workloads/plan_workload.h"
+#include "workloads/stores.h"
 #include "workloads/words.h"
 
 // reprise plan: a step planned within a budget, before anything is trained.
@@ -104,7 +106,7 @@ void check_options(const Options& options) {
   }
   const bool batches = options.flag("--max-batch");
   if (batches) {
-    for (const char* name : {"--output", "--evaluations", "--steps", "--report"}) {
+    for (const char* name : {"--output", "--evaluations", "--steps", "--report", "--store"}) {
       if (!options.text(name)) continue;
       throw UsageError(std::string(name) + " does nothing with --max-batch",
                        "it takes --strategies, --budget, --meta and --json");
@@ -119,6 +121,12 @@ void check_options(const Options& options) {
     throw UsageError("a budget is missing", "give --budget with a size such as 512MiB, or 50%");
   }
   if (const auto path = options.text("--output")) check_writable(*path);
+  store_of(options);
+}
+
+std::optional<Store> store_of(const Options& options) {
+  const auto folder = options.text("--store");
+  return folder ? std::optional<Store>(workloads::store_in(*folder)) : std::nullopt;
 }
 
 int run(const Options& options) {
@@ -130,9 +138,14 @@ int run(const Options& options) {
   if (options.flag("--meta")) shapes.emplace();
   const auto workload = make_workload(options);
   const PlanOptions settings = plan_options(options, *workload);
+  const std::optional<Store> store = store_of(options);
   ProgressLine line;
   line.show(shapes ? "looking at shapes" : "measuring plain steps");
-  const TracedStep step = workloads::trace_workload(*workload, tracing);
+  TracedStep step = workloads::trace_workload(*workload, tracing);
+  if (store) {
+    line.show("measuring the store");
+    step.trace.store = trace_store(*store);
+  }
   const int64_t above_base = workloads::bytes_above_base(
       "--budget " + *options.text("--budget") + ": ", size, step.base_bytes, step.peak_bytes);
   line.show("planning for " + format_bytes(above_base) + " above base");
@@ -163,6 +176,7 @@ Run add_plan(CLI::App& verb) {
   options->add("--budget", "SIZE|P%",
                "what a step may take: all bytes, or a part of the plain peak above base");
   options->add("--output,-o", "FILE", "write the plan, for train --plan");
+  options->add("--store", "DIR", "a folder, on a disk, that values may be offloaded to");
   options->add("--evaluations", "N", "schedules that each search tries, default 30000; 0: none");
   options->add("--steps", "N", "plain steps that are measured, default 5");
   options->add_flag("--max-batch",

@@ -174,6 +174,8 @@ void choose_strategy(const Options& options, workloads::TrainOptions& settings) 
                      "a plan has its budget, and says what is recomputed");
   }
   settings.plan = workloads::read_plan_file(*plan);
+  settings.strategy =
+      workloads::plan_strategy(settings.plan->plan.budget_bytes, settings.plan->plan.sends());
 }
 
 // The first step of a budget goes online, and needs more than a plan does: where it does not fit,

@@ -81,7 +81,7 @@ Recorded recorded(const Training& training, const std::optional<std::string>& fo
   const torch::Device device = workload.device();
   const int64_t limit = training.budget ? training.budget->limit : 0;
   workloads::Strategy strategy = training.strategy == "plan"
-                                     ? workloads::plan_strategy(limit)
+                                     ? workloads::plan_strategy(limit, folder.has_value())
                                      : workloads::parse_strategy(training.strategy);
   make_store(strategy, folder, workload);
   if (!training.budget) return {strategy};
