@@ -2,6 +2,7 @@
 #include <thread>
 
 #include <reprise/budget.h>
+#include <reprise/trace_step.h>
 
 #include "tests/budget_models.h"
 #include "tests/faulty_store.h"
@@ -93,6 +94,89 @@ TEST_F(BudgetWithAStore, FollowsPlansThatSend) {
     EXPECT_EQ(Meter().live(), base);
   }
   EXPECT_GE(sending, 3);
+}
+
+// ---- Plans that were made before.
+
+TEST_F(BudgetWithAStore, FollowsPlansThatWereMadeBeforeAndSend) {
+  const int64_t bytes = share_of(plain_peak, 0.5);
+  auto first = Budget::activations(bytes);
+  first.into(fast_store());
+  ASSERT_TRUE(train(first, bytes, 6));
+  ASSERT_TRUE(first.followed() && first.followed()->sends());
+  const Plan made = plan_from_json(to_json(*first.followed()));
+  auto second = Budget::activations(bytes);
+  second.follow(made);
+  second.into(fast_store());
+  for (int i = 0; i < 2; ++i) {
+    int64_t peak = 0;
+    EXPECT_TRUE(same_bits(step_of(model, &second, &peak), plain)) << i;
+    EXPECT_LE(peak, bytes) << i;
+    EXPECT_EQ(second.summary().plans, 0) << i;
+  }
+  ASSERT_TRUE(second.followed());
+  EXPECT_EQ(second.followed()->decisions, made.decisions);
+  EXPECT_GT(second.summary().offloaded_bytes, 0);
+}
+
+TEST_F(BudgetWithAStore, FollowsThePlanOfATracedStepFromTheFirstStepOn) {
+  const Store store = fast_store();
+  TracedStep step = trace_step(model.loss, {.begin = [&] {
+                                 torch::manual_seed(5);
+                                 take_gradients(model.parameters);
+                               }});
+  take_gradients(model.parameters);
+  step.trace.store = trace_store(store);
+  const int64_t bytes = share_of(plain_peak, 0.5);
+  const Plan made = plan(step.trace, bytes);
+  ASSERT_TRUE(made.sends());
+  plain = step_of(model, nullptr);  // batch norms have gone on
+  auto budget = Budget::activations(bytes);
+  EXPECT_THROW(budget.follow(step, made), UsageError);
+  budget.into(store);
+  budget.follow(step, made);
+  for (int i = 1; i <= 2; ++i) {
+    int64_t peak = 0;
+    EXPECT_TRUE(same_bits(step_of(model, &budget, &peak), plain)) << i;
+    EXPECT_LE(peak, bytes) << i;
+    EXPECT_EQ(budget.summary().planned_steps, i) << budget.summary();
+  }
+  EXPECT_GT(budget.summary().offloaded_bytes, 0);
+}
+
+// Whoever gives no store gets a plan without.
+TEST_F(BudgetWithAStore, APlanThatSendsIsNotFollowedWithoutOne) {
+  const int64_t bytes = share_of(plain_peak, 0.5);
+  auto first = Budget::activations(bytes);
+  first.into(fast_store());
+  ASSERT_TRUE(train(first, bytes, 6));
+  ASSERT_TRUE(first.followed() && first.followed()->sends());
+  auto second = Budget::activations(bytes);
+  second.follow(*first.followed());
+  EXPECT_FALSE(train(second, bytes, 3));
+  ASSERT_TRUE(second.followed());
+  EXPECT_FALSE(second.followed()->sends());
+}
+
+// ---- What plans know of the store.
+
+TEST(TraceStore, MeasuresWhatPlansNeedToKnow) {
+  const tests::TempFolder folder;
+  for (const Store& store : {Store(DiskStore(folder.path(""))), memory_store()}) {
+    const TracedStore traced = trace_store(store);
+    EXPECT_GT(traced.send_bytes_per_us, 0);
+    EXPECT_GT(traced.fetch_bytes_per_us, 0);
+    EXPECT_GT(traced.latency_us, 0);
+    EXPECT_GT(traced.least_bytes, 0);
+    EXPECT_GE(traced.work_us_per_byte, 0);
+    EXPECT_EQ(store.stats().blocks_held, 0);
+  }
+}
+
+TEST(TraceStore, OfAStoreThatFailsIsAnError) {
+  EXPECT_THROW(trace_store(faulty_store(memory_store(), 1, FaultyStoreRates{.fetches = 1000})),
+               StoreError);
+  EXPECT_THROW(trace_store(HostStore(1 << 20)), StoreError);  // it has not the room
 }
 
 TEST_F(BudgetWithAStore, NeverPredictsMoreTimeThanWithoutOne) {

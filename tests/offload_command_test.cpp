@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -116,6 +117,39 @@ TEST(OffloadCommand, hybrids_are_budgets_with_a_store) {
   EXPECT_EQ(folder.entries(), 0U);
 }
 
+// With fewer threads than cores transfers cost the step nothing, so that plans send.
+TEST(OffloadCommand, plans_that_offload_are_trained_by) {
+  const TempFolder folder, out;
+  const std::string blocks = kBlocks + "--threads 1 ", file = out.path("plan");
+  Outcome outcome;
+  const auto planned = json_of(
+      out, "plan" + blocks + "--budget 50% --evaluations 2000 --output " + file + in(folder),
+      &outcome);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("\noffloaded "), HasSubstr("\nthe store: ")));
+  EXPECT_GT(planned["store"]["send_bytes_per_second"], 0);
+  EXPECT_GT(planned["store"]["fetch_bytes_per_second"], 0);
+  const std::string train = "train" + blocks + "--steps 3 ";
+  const auto plain = json_of(out, train, nullptr);
+  if (std::thread::hardware_concurrency() > 1) {
+    EXPECT_GT(planned["offloaded"]["count"], 0);
+    const auto by_plan = json_of(out, train + "--plan " + file + in(folder), nullptr);
+    EXPECT_EQ(by_plan["loss"], plain["loss"]);
+    EXPECT_EQ(by_plan["budget"]["planned_steps"], 2);
+    EXPECT_EQ(by_plan["budget"]["plans"], 0);
+    EXPECT_GT(by_plan["budget"]["offloaded_bytes"], 0);
+    tests::expect_rejected(REPRISE_COMMAND, {train + "--plan " + file, 2,
+                                             "strategy 'plan': there is no folder to offload to"});
+  }
+  const std::string without = out.path("without");
+  const auto other =
+      json_of(out, "plan" + blocks + "--budget 50% --evaluations 0 --output " + without, &outcome);
+  EXPECT_TRUE(other["store"].is_null());
+  EXPECT_THAT(outcome.out, Not(HasSubstr("offloaded")));
+  tests::expect_rejected(REPRISE_COMMAND, {train + "--plan " + without + in(folder), 2,
+                                           "--store: no strategy offloads to a folder"});
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
 TEST(OffloadCommand, trains_to_the_same_loss_and_ends_with_what_was_moved) {
   const TempFolder folder, out;
   Outcome outcome;
@@ -189,6 +223,8 @@ TEST(OffloadCommand, refuses_what_is_no_store) {
            {compare + "hybrid:50%", 2, "it is written hybrid=SIZE or hybrid=P%"},
            {compare + "hybrid=50%+no_rng", 2, "options of stores: compressed, lossy"},
            {"plan" + kBlocks + "--max-batch --strategies hybrid=50%", 2, "not known by shapes"},
+           {"plan" + kBlocks + "--max-batch --store /tmp", 2, "--store does nothing"},
+           {"plan" + kBlocks + "--budget 50% --store /nowhere", 2, "stored in '/nowhere'"},
        }) {
     tests::expect_rejected(REPRISE_COMMAND, mistake);
   }

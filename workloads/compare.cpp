@@ -152,7 +152,7 @@ void run_rounds(Workload& workload, std::vector<Contestant>& contestants,
 BudgetInfeasible of_strategy(const Contestant& contestant, const BudgetInfeasible& error,
                              const Workload& workload, PlainTrace& trace) {
   const int64_t bytes = *contestant.row.budget_bytes;
-  const int64_t least = workload.device().is_cpu() ? trace.least_bytes() : 0;
+  const int64_t least = workload.device().is_cpu() ? trace.least_bytes(contestant.strategy) : 0;
   std::string text = "strategy '" + contestant.strategy.text + "': " + format_bytes(bytes) +
                      " above the base is too small";
   if (!error.op().empty()) text += " for " + error.op();
@@ -178,7 +178,7 @@ void warm_up_all(Workload& workload, std::vector<Contestant>& contestants,
         if (follow_from_the_first_step(workload, trace, *each)) continue;
         if (!options.keep_infeasible) throw of_strategy(*each, error, workload, trace);
         const int64_t bytes = *each->row.budget_bytes;
-        const int64_t least = trace.least_bytes();
+        const int64_t least = trace.least_bytes(each->strategy);
         comparison.infeasible.push_back({each->strategy.text, bytes, least > bytes ? least : 0});
         each = contestants.erase(each);
       }

@@ -12,7 +12,8 @@ const TracedStep& PlainTrace::step() {
   return *step_;
 }
 
-int64_t PlainTrace::least_bytes() {
+int64_t PlainTrace::least_bytes(const Strategy& strategy) {
+  if (strategy.store) return least_budget(with_store(step(), strategy).trace).plan.peak_bytes;
   if (!least_bytes_) least_bytes_ = least_budget(step().trace).plan.peak_bytes;
   return *least_bytes_;
 }
@@ -41,7 +42,8 @@ bool follow_from_the_first_step(Workload& workload, PlainTrace& trace, Contestan
   if (!workload.device().is_cpu()) return false;
   contestant.follows = true;
   try {
-    contestant.budget->follow(trace.step(), plan(trace.step().trace, *contestant.row.budget_bytes));
+    const TracedStep step = with_store(trace.step(), contestant.strategy);
+    contestant.budget->follow(step, plan(step.trace, *contestant.row.budget_bytes));
   } catch (const BudgetInfeasible&) {
     return false;
   }

@@ -32,8 +32,8 @@ class PlainTrace {
   explicit PlainTrace(Workload& workload) : workload_(workload) {}
   const TracedStep& step();
 
-  /// The least budget above the base that a plan is found for.
-  int64_t least_bytes();
+  /// The least budget above the base that a plan is found for, with the strategy's store.
+  int64_t least_bytes(const Strategy& strategy);
 
  private:
   Workload& workload_;

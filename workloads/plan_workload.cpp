@@ -46,6 +46,15 @@ TracedStep trace_workload(Workload& workload, const TraceOptions& options) {
   return step;
 }
 
+TracedStep with_store(TracedStep step, const Strategy& strategy) {
+  if (!strategy.store) return step;
+  try {
+    step.trace.store = trace_store(*strategy.store);
+  } catch (const StoreError&) {
+  }
+  return step;
+}
+
 Plan plan_within(const std::string& where, const TracedStep& step, int64_t above_base,
                  const PlanOptions& options) {
   try {

@@ -17,6 +17,10 @@ namespace reprise::workloads {
 /// Weights, buffers and gradients are left as they were. Throws as trace_step() does.
 TracedStep trace_workload(Workload& workload, const TraceOptions& options = {});
 
+/// The step with what plans need to know of the store that the strategy has, which is measured. As
+/// it is without one, and where it cannot be measured: plans do without then, as a Budget's do.
+TracedStep with_store(TracedStep step, const Strategy& strategy);
+
 /// plan(), for people: BudgetInfeasible says what is meant in all bytes and above base, and `where`
 /// begins it. Its least() is above the base.
 Plan plan_within(const std::string& where, const TracedStep& step, int64_t above_base,

@@ -205,12 +205,9 @@ void follow_shapes(Budget& budget, const TrainOptions& options, torch::Device de
   const int64_t left =
       size->above_base > 0 ? size->above_base : (size->bytes - Meter(device).live()) / 64 * 63;
   if (left <= 0) return;
-  TracedStep step = *options.shapes;
   try {
-    if (options.strategy.store) step.trace.store = trace_store(*options.strategy.store);
-    budget.follow(step, plan(step.trace, left));
+    budget.follow(*options.shapes, plan(options.shapes->trace, left));
   } catch (const BudgetInfeasible&) {  // so the first step goes online, and says so itself
-  } catch (const StoreError&) {        // and keeps what it cannot send
   }
 }
 

@@ -36,7 +36,7 @@ double latency_of(const Store& store) {
     const auto elapsed = std::chrono::steady_clock::now() - start;
     times.push_back(std::chrono::duration<double, std::micro>(elapsed).count() / 2);
   }
-  return median(std::move(times));
+  return detail::median(std::move(times));
 }
 
 }  // namespace

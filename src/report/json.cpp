@@ -56,6 +56,8 @@ Json json_of(const std::optional<BudgetSummary>& budget) {
       {"replayed_operators", budget->operators},
       {"replay_ms", budget->replay_ms},
       {"overruns", budget->overruns},
+      {"offloaded_bytes", budget->offloaded_bytes},
+      {"fetched_bytes", budget->fetched_bytes},
       {"online_steps", budget->online_steps},
       {"planned_steps", budget->planned_steps},
       {"plans", budget->plans},

@@ -12,7 +12,9 @@
 #include "options.h"
 #include "report_files.h"
 #include "terminal.h"
+#include "workloads/plan_workload.h"
 #include "workloads/step_by_shapes.h"
+#include "workloads/stores.h"
 #include "workloads/train.h"
 
 // reprise train: a training run under one strategy, its loss and its memory.
@@ -189,8 +191,9 @@ Training train_within(const Options& options, std::unique_ptr<workloads::Workloa
     const auto shapes = workloads::step_by_shapes(workload_name(options), workload_options(options),
                                                   settings.accumulate);
     if (!shapes) throw;
-    if (settings.plan || progress.taken() > 0) throw workloads::explained(error, *shapes);
-    settings.shapes = shapes;
+    workloads::make_store(settings.strategy, settings.store, *workload);
+    settings.shapes = workloads::with_store(*shapes, settings.strategy);
+    if (settings.plan || progress.taken() > 0) throw workloads::explained(error, *settings.shapes);
   }
   try {
     workload = make_workload(options, options.positive_real("--learning-rate"));

@@ -101,7 +101,8 @@ void add_json_option(Options& options) {
 }
 
 void add_store_option(Options& options) {
-  options.add("--store", "DIR", "the folder, on a disk, of strategies that offload to one");
+  options.add("--store", "DIR",
+              "the folder, on a disk, of strategies and plans that offload to one");
 }
 
 std::optional<workloads::BudgetSize> budget_size(const Options& options) {
