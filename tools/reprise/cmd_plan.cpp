@@ -176,7 +176,7 @@ Run add_plan(CLI::App& verb) {
   options->add("--budget", "SIZE|P%",
                "what a step may take: all bytes, or a part of the plain peak above base");
   options->add("--output,-o", "FILE", "write the plan, for train --plan");
-  options->add("--store", "DIR", "a folder, on a disk, that values may be offloaded to");
+  add_store_option(*options);
   options->add("--evaluations", "N", "schedules that each search tries, default 30000; 0: none");
   options->add("--steps", "N", "plain steps that are measured, default 5");
   options->add_flag("--max-batch",

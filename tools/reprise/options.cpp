@@ -102,7 +102,7 @@ void add_json_option(Options& options) {
 
 void add_store_option(Options& options) {
   options.add("--store", "DIR",
-              "the folder, on a disk, of strategies and plans that offload to one");
+              "the folder, on a disk, that values are offloaded to");
 }
 
 std::optional<workloads::BudgetSize> budget_size(const Options& options) {
