@@ -101,8 +101,7 @@ void add_json_option(Options& options) {
 }
 
 void add_store_option(Options& options) {
-  options.add("--store", "DIR",
-              "the folder, on a disk, that values are offloaded to");
+  options.add("--store", "DIR", "the folder, on a disk, that values are offloaded to");
 }
 
 std::optional<workloads::BudgetSize> budget_size(const Options& options) {

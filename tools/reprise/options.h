@@ -52,7 +52,7 @@ void add_json_option(Options& options);
 /// The workload and what may be set of it; --threads, --device, --seed; --json.
 void add_run_options(Options& options);
 
-/// `--store`, for verbs that run strategies.
+/// `--store DIR`, for verbs that may offload.
 void add_store_option(Options& options);
 
 /// `--budget`; none if it is not given. Warns where the machine has less.
