@@ -95,6 +95,11 @@ void describe_run(PlanReport& report, Workload& workload, const TracedStep& step
                          ": their kernels were run on zeros, with real memory.");
 }
 
+std::optional<Store> store_of(const Options& options) {
+  const auto folder = options.text("--store");
+  return folder ? std::optional<Store>(workloads::store_in(*folder)) : std::nullopt;
+}
+
 // What can be seen before anything is measured.
 void check_options(const Options& options) {
   if (options.flag("--meta") && options.text("--steps")) {
@@ -122,11 +127,6 @@ void check_options(const Options& options) {
   }
   if (const auto path = options.text("--output")) check_writable(*path);
   store_of(options);
-}
-
-std::optional<Store> store_of(const Options& options) {
-  const auto folder = options.text("--store");
-  return folder ? std::optional<Store>(workloads::store_in(*folder)) : std::nullopt;
 }
 
 int run(const Options& options) {
