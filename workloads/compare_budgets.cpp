@@ -8,7 +8,7 @@
 namespace reprise::workloads {
 
 const TracedStep& PlainTrace::step() {
-  if (!step_) step_ = trace_workload(workload_);
+  if (!step_) step_ = trace_workload(workload_, {}, /*holds_output=*/true);
   return *step_;
 }
 

@@ -19,10 +19,12 @@ std::string both(int64_t above_base, int64_t base) {
 
 }  // namespace
 
-TracedStep trace_workload(Workload& workload, const TraceOptions& options) {
+TracedStep trace_workload(Workload& workload, const TraceOptions& options, bool holds_output) {
   const Strategy plain = parse_strategy("plain");
   Batch batch = workload.batch(0);
+  torch::Tensor held;
   const auto clear = [&] {
+    held = torch::Tensor();
     workload.module().zero_grad(/*set_to_none=*/true);
     if (batch.input.requires_grad()) batch.input.mutable_grad().reset();
   };
@@ -37,7 +39,12 @@ TracedStep trace_workload(Workload& workload, const TraceOptions& options) {
   };
   clear();
   const int64_t base = MetaScope::live_bytes();
-  TracedStep step = trace_step([&] { return workload.run(plain, batch).loss; }, tracing);
+  const auto forward = [&] {
+    const ForwardResult result = workload.run(plain, batch);
+    if (holds_output) held = result.output.detach();
+    return result.loss;
+  };
+  TracedStep step = trace_step(forward, tracing);
   clear();
   if (shapes) step.base_bytes = base;
   if (!buffers) return step;

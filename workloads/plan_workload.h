@@ -13,9 +13,11 @@
 
 namespace reprise::workloads {
 
-/// The plain step of batch 0, as `compare` runs it: gradients set to none, forward, backward.
-/// Weights, buffers and gradients are left as they were. Throws as trace_step() does.
-TracedStep trace_workload(Workload& workload, const TraceOptions& options = {});
+/// The plain step of batch 0: gradients set to none, forward, backward. `holds_output`: through the
+/// backward pass, as `compare` does. Weights, buffers and gradients are left as they were. Throws
+/// as trace_step() does.
+TracedStep trace_workload(Workload& workload, const TraceOptions& options = {},
+                          bool holds_output = false);
 
 /// The step with what plans need to know of the store that the strategy has, which is measured. As
 /// it is without one, and where it cannot be measured: plans do without then, as a Budget's do.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 
@@ -61,6 +62,10 @@ int64_t least_of_a_step(LimitedMemory& memory) {
   }
 }
 
+// However busy a disk is, room that it will make is better than an error.
+constexpr std::chrono::minutes kLong(1);
+constexpr std::chrono::milliseconds kSoon(100);  // then others may have made room, too
+
 class RoomByDropping final : public RoomMaker {
  public:
   void make_room(LimitedMemory& memory, int64_t bytes) override {
@@ -68,9 +73,12 @@ class RoomByDropping final : public RoomMaker {
     int64_t droppable = 0;
     // What leaves for a store makes room without a replay.
     if (bytes_in_flight() > 0 && wait_for_room(memory, bytes)) return;
-    if (drop_for(memory, bytes, droppable)) return;
-    while (&memory == &process_allocator() && wait_for_arrival()) {
+    const auto end = std::chrono::steady_clock::now() + kLong;
+    while (true) {
+      const bool leaving = &memory == &process_allocator() && bytes_in_flight() > 0;
       if (drop_for(memory, bytes, droppable)) return;
+      if (!leaving || std::chrono::steady_clock::now() >= end) break;
+      wait_for_arrival(kSoon);
     }
     if (std::uncaught_exceptions() > 0) {  // in a destructor: another one would end the process
       memory.reserve_above(bytes);

@@ -132,7 +132,7 @@ class HeldSet {
 bool drop_for(LimitedMemory& memory, int64_t bytes, int64_t& droppable);
 
 /// Reserves `bytes` as soon as what is on its way to stores has made room for them; false if that
-/// is not enough.
+/// is not enough, or takes long.
 bool wait_for_room(LimitedMemory& memory, int64_t bytes);
 
 /// Drops `bytes` or more, as far as there are any; nothing where another thread is dropping and

@@ -2,64 +2,115 @@
 #include "tape/in_flight.h"
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace reprise::detail {
-namespace {
-
-// A send that failed keeps its bytes, and looks like one that takes for ever.
-constexpr std::chrono::milliseconds kLong(500);
 
 struct Flights {
+  /// Never destroyed: stores may outlive main().
+  static Flights& all() {
+    static auto& flights = *new Flights;
+    return flights;
+  }
+
+  void add(Flight& flight) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    flight.number_ = ++begun;
+    under_way.push_back(&flight);
+    bytes += flight.bytes_;
+  }
+
+  void end(Flight& flight) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!flight.failed_) leave(flight);
+    ++arrivals;
+    arrived.notify_all();
+  }
+
+  // With the lock:
+  void leave(Flight& flight) {
+    under_way.erase(std::find(under_way.begin(), under_way.end(), &flight));
+    bytes -= flight.bytes_;
+  }
+
+  /// A send that failed keeps its bytes, and looks like one that takes for ever. Neither is a store
+  /// asked under the lock, which has locks of its own, nor does a block end there, whose flight
+  /// would want this one.
+  void look_for_failures(std::unique_lock<std::mutex>& lock) {
+    std::vector<std::pair<int64_t, std::shared_ptr<Block>>> blocks;
+    for (const Flight* flight : under_way) {
+      blocks.emplace_back(flight->number_, flight->block_.lock());
+    }
+    lock.unlock();
+    std::vector<int64_t> failed;
+    for (const auto& [number, block] : blocks) {
+      if (block && has_failed(*block)) failed.push_back(number);
+    }
+    blocks.clear();
+    lock.lock();
+    for (const int64_t number : failed) {
+      const auto found = std::find_if(under_way.begin(), under_way.end(),
+                                      [&](const Flight* each) { return each->number_ == number; });
+      if (found == under_way.end()) continue;
+      (*found)->failed_ = true;
+      leave(**found);
+    }
+  }
+
+  static bool has_failed(Block& block) {
+    if (!block.done()) return false;
+    try {
+      block.wait();
+      return false;
+    } catch (const StoreError&) {
+      return true;
+    }
+  }
+
   std::mutex mutex;
   std::condition_variable arrived;
-  int64_t bytes = 0;
+  std::vector<Flight*> under_way;  // that have not failed
+  int64_t bytes = 0;               // of these
+  int64_t begun = 0;
   int64_t arrivals = 0;
-  int64_t stuck = 0;  // bytes that did not arrive for long
 };
 
-Flights& flights() {
-  static auto& flights = *new Flights;  // stores may outlive main()
-  return flights;
+Flight::Flight(c10::Storage contents)
+    : contents_(std::move(contents)),
+      bytes_(static_cast<int64_t>(contents_.nbytes())),
+      counts_(contents_.device().is_cpu()) {
+  if (counts_) Flights::all().add(*this);
 }
 
-}  // namespace
+Flight::~Flight() {
+  contents_ = c10::Storage();  // only then is there room
+  if (counts_) Flights::all().end(*this);
+}
 
-std::shared_ptr<c10::Storage> in_flight(c10::Storage storage) {
-  const auto bytes = static_cast<int64_t>(storage.nbytes());
-  const bool counts = storage.device().is_cpu();
-  auto* owned = new c10::Storage(std::move(storage));
-  if (counts) {
-    const std::lock_guard<std::mutex> lock(flights().mutex);
-    flights().bytes += bytes;
-  }
-  return {owned, [bytes, counts](c10::Storage* contents) {
-            delete contents;  // only then is there room
-            if (!counts) return;
-            const std::lock_guard<std::mutex> lock(flights().mutex);
-            flights().bytes -= bytes;
-            flights().stuck = std::min(flights().stuck, flights().bytes);
-            ++flights().arrivals;
-            flights().arrived.notify_all();
-          }};
+void Flight::is_for(const std::shared_ptr<Block>& block) {
+  const std::lock_guard<std::mutex> lock(Flights::all().mutex);
+  block_ = block;
 }
 
 int64_t bytes_in_flight() {
-  const std::lock_guard<std::mutex> lock(flights().mutex);
-  return flights().bytes - flights().stuck;
+  const std::lock_guard<std::mutex> lock(Flights::all().mutex);
+  return Flights::all().bytes;
 }
 
-bool wait_for_arrival() {
-  Flights& all = flights();
+bool wait_for_arrival(std::chrono::milliseconds most) {
+  constexpr std::chrono::milliseconds kLook(10);
+  const auto end = std::chrono::steady_clock::now() + most;
+  Flights& all = Flights::all();
   std::unique_lock<std::mutex> lock(all.mutex);
-  if (all.bytes == all.stuck) return false;
   const int64_t before = all.arrivals;
-  if (all.arrived.wait_for(lock, kLong, [&] { return all.arrivals != before; })) return true;
-  all.stuck = all.bytes;
-  return false;
+  while (!all.under_way.empty() && std::chrono::steady_clock::now() < end) {
+    if (all.arrived.wait_for(lock, kLook, [&] { return all.arrivals != before; })) return true;
+    all.look_for_failures(lock);
+  }
+  return all.arrivals != before;
 }
 
 }  // namespace reprise::detail

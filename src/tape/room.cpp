@@ -103,6 +103,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// A replay takes less than that, as a rule.
+constexpr std::chrono::milliseconds kPatience(500);
+
 thread_local int64_t spent = 0;
 
 // Held over choice and release: else a thread that finds nothing would fail while another one is
@@ -151,7 +154,7 @@ bool wait_for_room(LimitedMemory& memory, int64_t bytes) {
   const Stopwatch stopwatch;
   while (!memory.try_reserve(bytes)) {
     if (bytes_in_flight() < memory.live() - memory.limit() + bytes) return false;
-    if (!wait_for_arrival()) return false;
+    if (!wait_for_arrival(kPatience)) return false;
   }
   return true;
 }

@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "tape/in_flight.h"
 #include "torch/geometry.h"
 
 namespace reprise::detail {
@@ -23,15 +22,16 @@ StoredStorage::StoredStorage(const Store& store, c10::Storage contents, c10::Sca
 }
 
 void StoredStorage::send(c10::Storage host) {
-  const auto holder = in_flight(std::move(host));
-  payload_ = holder;
+  const auto flight = std::make_shared<Flight>(std::move(host));
+  payload_ = flight;
   Payload payload;
-  payload.data = std::shared_ptr<const void>(holder, holder->data());
+  payload.data = std::shared_ptr<const void>(flight, flight->contents().data());
   payload.bytes = bytes_;
   payload.element_size = static_cast<int>(c10::elementSize(dtype_));
   payload.copied = !device_.is_cpu();
   payload.float32 = dtype_ == c10::ScalarType::Float;
-  block_ = store_.send(std::move(payload));
+  block_ = std::make_shared<Block>(store_.send(std::move(payload)));
+  flight->is_for(block_);
 }
 
 void StoredStorage::go_on() {
@@ -54,7 +54,7 @@ bool StoredStorage::begin_fetch() {
   if (copy_out_) copy_out_->wait();  // it has not even left for the store
   c10::Storage at_hand = leaving_;
   const auto payload = payload_.lock();
-  if (payload && block_.payload()) at_hand = *payload;
+  if (payload && block_->payload()) at_hand = payload->contents();
   if (device_.is_cpu() && at_hand) {
     target_ = std::move(at_hand);
     return false;
@@ -69,7 +69,7 @@ bool StoredStorage::begin_fetch() {
     }
     if (!device_.is_cpu()) host_ = pinned_storage(size);
     const auto into = std::make_shared<c10::Storage>(host_ ? host_ : target_);
-    fetch_ = block_.fetch(std::shared_ptr<void>(into, into->mutable_data()));
+    fetch_ = block_->fetch(std::shared_ptr<void>(into, into->mutable_data()));
   } catch (...) {
     cancel_fetch();
     throw;
@@ -100,14 +100,14 @@ bool StoredStorage::release() {
   if (copy_out_ && !has_pinned_memory()) copy_out_->wait();
   copy_out_.reset();
   leaving_ = c10::Storage();
-  if (block_ && block_.done()) {
+  if (block_ && block_->done()) {
     try {
-      block_.wait();
+      block_->wait();
     } catch (const StoreError&) {
       sent = false;
     }
   }
-  block_ = Block();
+  block_.reset();
   return sent;
 }
 

@@ -10,6 +10,7 @@
 #include <c10/core/ScalarType.h>
 #include <c10/core/Storage.h>
 
+#include "tape/in_flight.h"
 #include "torch/side_copy.h"
 
 // One storage on its way to a store, in it, and on its way back; from an accelerator by way of the
@@ -55,8 +56,8 @@ class StoredStorage {
   // Out: from the device into `leaving_`, and from there into the store, if it takes it.
   c10::Storage leaving_;
   std::optional<SideCopy> copy_out_;
-  std::weak_ptr<c10::Storage> payload_;  // as long as the store holds it
-  Block block_;
+  std::weak_ptr<const Flight> payload_;  // as long as the store holds it
+  std::shared_ptr<Block> block_;
 
   // Back: from the store into `target_` or, for a device, into `host_`, and from there on.
   c10::Storage target_, host_;
