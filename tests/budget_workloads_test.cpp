@@ -77,6 +77,23 @@ TEST_P(BudgetsOfWorkloads, KeepTheLimitAndTheBits) {
   EXPECT_GE(planned, 4);
 }
 
+// A comparison holds on to outputs, and so does the step that is traced for it.
+TEST_P(BudgetsOfWorkloads, FollowPlansFromTheFirstStepOnWithLittleRoomToSpare) {
+  const auto workload = make_workload(GetParam(), small(GetParam()));
+  const Strategy plain = parse_strategy("plain"), budgeted = parse_strategy("budget=50%");
+  measure_step(*workload, plain, 0);
+  const MeasuredStep expected = measure_step(*workload, plain, 0);
+  const TracedStep traced = trace_workload(*workload, {.steps = 1}, /*holds_output=*/true);
+  const PlanOptions quick{.evaluations = 1000, .bound = false};
+  const int64_t bytes = least_budget(traced.trace, quick).plan.peak_bytes * 102 / 100;
+  auto budget = Budget::activations(bytes);
+  budget.follow(traced, plan(traced.trace, bytes, quick));
+  const MeasuredStep ours = measure_step(*workload, budgeted, 0, &budget);
+  EXPECT_LE(ours.peak_bytes, bytes);
+  EXPECT_TRUE(compare_results(ours.results, expected.results).bit_equal);
+  EXPECT_EQ(budget.summary().planned_steps, 1);
+}
+
 TEST_P(BudgetsOfWorkloads, ShapesAloneGiveTheTraceOfTheRealStep) {
   const auto workload = make_workload(GetParam(), small(GetParam()));
   const TracedStep real = trace_workload(*workload, {.steps = 1});
