@@ -36,16 +36,17 @@ struct Flights {
     bytes -= flight.bytes_;
   }
 
-  /// A send that failed keeps its bytes, and looks like one that takes for ever. Neither is a store
-  /// asked under the lock, which has locks of its own, nor does a block end there, whose flight
-  /// would want this one.
+  /// A send that failed keeps its bytes, and looks like one that takes for ever; so does one of the
+  /// process that this one was forked off. Neither is a store asked under the lock, which has locks
+  /// of its own, nor does a block end there, whose flight would want this one.
   void look_for_failures(std::unique_lock<std::mutex>& lock) {
     std::vector<std::pair<int64_t, std::shared_ptr<Block>>> blocks;
+    std::vector<int64_t> failed;
     for (const Flight* flight : under_way) {
       blocks.emplace_back(flight->number_, flight->block_.lock());
+      if (!flight->process_.is_this()) failed.push_back(flight->number_);
     }
     lock.unlock();
-    std::vector<int64_t> failed;
     for (const auto& [number, block] : blocks) {
       if (block && has_failed(*block)) failed.push_back(number);
     }

@@ -34,6 +34,7 @@ class Flight {
   c10::Storage contents_;
   const int64_t bytes_;
   const bool counts_;
+  const OwnProcess process_;
 
   // Under the lock of all flights:
   int64_t number_ = 0;

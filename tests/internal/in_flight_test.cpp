@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "tape/stored_storage.h"
+#include "tests/child_process.h"
 #include "tests/faulty_store.h"
 #include "torch/below_autograd.h"
 
@@ -98,6 +99,18 @@ TEST(InFlight, IsNotWaitedForOnceItHasFailed) {
   while (bytes_in_flight() > 0) wait_for_arrival(kLong);
   const StoredStorage again = send_to(failing, 4096);
   EXPECT_FALSE(wait_for_arrival(kLong));  // long before that
+}
+
+TEST(InFlight, IsNotWaitedForByAProcessThatIsForkedOff) {
+  const auto backend = std::make_shared<GatedBackend>();
+  const StoredStorage sent = send_to(Store(backend), 4096);
+  EXPECT_EQ(tests::status_of_fork([] {
+              return bytes_in_flight() == 4096 && !wait_for_arrival(kLong) &&
+                     bytes_in_flight() == 0;
+            }),
+            0);
+  EXPECT_EQ(bytes_in_flight(), 4096);
+  backend->open();
 }
 
 }  // namespace
