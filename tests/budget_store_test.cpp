@@ -70,6 +70,16 @@ class BudgetWithAStore : public ::testing::Test {
     return budget.summary().offloaded_bytes > 0;
   }
 
+  /// As a budget with a store has made it.
+  Plan plan_that_sends(int64_t bytes) {
+    auto budget = Budget::activations(bytes);
+    budget.into(fast_store());
+    EXPECT_TRUE(train(budget, bytes, 6));
+    Plan plan = budget.followed().value();
+    EXPECT_TRUE(plan.sends());
+    return plan;
+  }
+
   BudgetModel model;
   int64_t plain_peak = 0;
   std::vector<Tensor> plain;
@@ -100,11 +110,8 @@ TEST_F(BudgetWithAStore, FollowsPlansThatSend) {
 
 TEST_F(BudgetWithAStore, FollowsPlansThatWereMadeBeforeAndSend) {
   const int64_t bytes = share_of(plain_peak, 0.5);
-  auto first = Budget::activations(bytes);
-  first.into(fast_store());
-  ASSERT_TRUE(train(first, bytes, 6));
-  ASSERT_TRUE(first.followed() && first.followed()->sends());
-  const Plan made = plan_from_json(to_json(*first.followed()));
+  const Plan made = plan_from_json(to_json(plan_that_sends(bytes)));
+  ASSERT_TRUE(made.sends());
   auto second = Budget::activations(bytes);
   second.follow(made);
   second.into(fast_store());
@@ -147,12 +154,8 @@ TEST_F(BudgetWithAStore, FollowsThePlanOfATracedStepFromTheFirstStepOn) {
 // Whoever gives no store gets a plan without.
 TEST_F(BudgetWithAStore, APlanThatSendsIsNotFollowedWithoutOne) {
   const int64_t bytes = share_of(plain_peak, 0.5);
-  auto first = Budget::activations(bytes);
-  first.into(fast_store());
-  ASSERT_TRUE(train(first, bytes, 6));
-  ASSERT_TRUE(first.followed() && first.followed()->sends());
   auto second = Budget::activations(bytes);
-  second.follow(*first.followed());
+  second.follow(plan_that_sends(bytes));
   EXPECT_FALSE(train(second, bytes, 3));
   ASSERT_TRUE(second.followed());
   EXPECT_FALSE(second.followed()->sends());
