@@ -126,19 +126,18 @@ void check_options(const Options& options) {
     throw UsageError("a budget is missing", "give --budget with a size such as 512MiB, or 50%");
   }
   if (const auto path = options.text("--output")) check_writable(*path);
-  store_of(options);
 }
 
 int run(const Options& options) {
   check_options(options);
   if (options.flag("--max-batch")) return plan_batches(options);
+  const std::optional<Store> store = store_of(options);
   const workloads::BudgetSize size = *budget_size(options);
   const TraceOptions tracing = trace_options(options);
   std::optional<MetaScope> shapes;
   if (options.flag("--meta")) shapes.emplace();
   const auto workload = make_workload(options);
   const PlanOptions settings = plan_options(options, *workload);
-  const std::optional<Store> store = store_of(options);
   ProgressLine line;
   line.show(shapes ? "looking at shapes" : "measuring plain steps");
   TracedStep step = workloads::trace_workload(*workload, tracing);
